@@ -474,7 +474,7 @@ fn what_cannot_be_selected_is_refused() {
     refused(Selection::range(2..2, 4), Kind::Data, &empty);
     refused(Selection::range(2..5, 4), Kind::Range, &outside);
     let other = Selection::range(0..2, 3).unwrap();
-    let of_others = ["the selection is one of 3 samples", "one of 4"];
+    let of_others = ["the selection was made for 3 samples", "expected one for 4"];
     refused(whole.select(&other), Kind::Data, &of_others);
     let map = map_dataset(&lengths, &[0, 1, 2, 3]);
     refused(map.select(&other), Kind::Data, &of_others);

@@ -44,8 +44,8 @@ causes! {
         #[error("there are {found} sizes for {samples} samples; expected one size for each sample")]
         SizesLength { found: u64, samples: u64 } is Data of "sizes",
         #[error(
-            "{extents} extents are given for samples of {dimensions} variable dimensions; expected as many for each sample, \
-             at least one"
+            "{extents} extents are given for samples of {dimensions} variable dimensions; expected {dimensions} for each \
+             sample, of at least 1 dimension"
         )]
         Extents { extents: usize, dimensions: usize } is Data,
         #[error("sample {sample} has extents {extents:?}, whose product is not below 2^32; expected smaller extents")]

@@ -55,8 +55,8 @@ causes! {
         )]
         EitherDimension { field: String, count: usize, extents: String } is Argument of "channels",
         #[error(
-            "field {field}: {count} means or deviations are given, and samples are {extents}; expected one, or as many as \
-             the first or the last dimension has"
+            "field {field}: {count} means or deviations are given, and samples are {extents}; expected one, or the \
+             number that the first or the last dimension has"
         )]
         ChannelCount { field: String, count: usize, extents: String } is Argument of "mean",
 

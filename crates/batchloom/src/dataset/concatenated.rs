@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::collation::{CollateOptions, Collation, Index, Ragged};
 use super::error::{ConcatCause, DatasetCause};
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind, Ragged};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, Form, Sources};

@@ -110,7 +110,7 @@ causes! {
     enum SelectionCause {
         #[error("the selection holds no sample of {samples}; expected at least one")]
         Empty { samples: u64 } is Data,
-        #[error("the selection is one of {found} samples; expected one of {expected}, as many as there are")]
+        #[error("the selection was made for {found} samples; expected one for {expected}, the number of samples here")]
         Samples { found: u64, expected: u64 } is Data,
         #[error("there are {found} strata for {samples} samples; expected one for each")]
         StrataCount { found: u64, samples: u64 } is Data of "strata",

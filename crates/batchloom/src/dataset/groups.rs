@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::TextIds;
+use super::collation::{CollateOptions, Collation};
 use super::error::DatasetCause;
-use super::kind::{CollateOptions, Collation, EpochKey, Kind};
+use super::kind::{EpochKey, Kind};
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
 use crate::batching::error::BatchingCause;
 use crate::batching::{Rule, Sizes};

@@ -1,8 +1,8 @@
 //! One pass over a field of labels, to count those that losses do not ignore.
 
 use super::Dataset;
+use super::collation::{CollateOptions, Collation, Ragged, formed};
 use super::error::LabelsCause;
-use super::kind::{CollateOptions, Collation, Ragged, formed};
 use crate::batching::{FixedSize, LabelCounts, Rule, pieces};
 use crate::collate::{Form, IGNORED, Members, is_integer};
 use crate::{Result, Tensor};

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+pub(crate) mod collation;
 mod concatenated;
 mod counts;
 pub(crate) mod error;
@@ -25,10 +26,11 @@ use std::sync::Arc;
 pub use crate::collate::Steps;
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
+use collation::CollateOptions;
 use concatenated::Concatenated;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
-use kind::{CollateOptions, Kind};
+use kind::Kind;
 pub(crate) use located::Located;
 pub(crate) use map::Banned;
 pub(crate) use map::BatchRead;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Kind, Ragged};
+use super::collation::{CollateOptions, Collation, Ragged};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{LabelCounts, Labels, Rule, Sizes};
 use crate::{Result, Tensor};

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::collation::{CollateOptions, Collation, Description, Index, Ragged};
 use super::error::{DatasetCause, LabelsCause};
-use super::kind::{CollateOptions, Collation, Description, EpochKey, Index, Kind, Ragged};
+use super::kind::{EpochKey, Kind};
 use super::tensors::common_length;
 use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::collation::{CollateOptions, Collation, Index};
 use super::error::DatasetCause;
-use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
+use super::kind::{EpochKey, Kind};
 use crate::batching::Rule;
 use crate::collate::{CrowIndices, Densify, EntryField, EntryPart, Form, Stack};
 use crate::tensor::error::TensorCause;

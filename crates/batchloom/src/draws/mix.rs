@@ -156,7 +156,7 @@ impl Mix {
     /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn balanced(classes: &[i64]) -> Result<Self> {
         let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
-        let samples = samples.ok_or_else(|| DrawsCause::Classes { found: classes.len(), limit: u32::MAX })?;
+        let samples = samples.ok_or(DrawsCause::Classes { found: classes.len(), limit: u32::MAX })?;
         // The samples, what sorting takes, and the number of samples of each class, at most one.
         memory::require_each(classes.len(), 4 * size_of::<u32>() + 2 * size_of::<u64>())?;
         let mut members: Vec<u32> = (0..samples).collect();

@@ -16,7 +16,7 @@ use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::Dataset;
-use crate::dataset::kind::CollateOptions;
+use crate::dataset::collation::CollateOptions;
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;

@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
-use crate::dataset::kind::{CollateOptions, CollatedAhead};
+use crate::dataset::collation::{CollateOptions, CollatedAhead};
 use crate::dataset::{
     Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
 };

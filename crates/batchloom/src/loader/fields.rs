@@ -9,7 +9,7 @@ use super::error::LoaderCause;
 use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
-use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
+use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;

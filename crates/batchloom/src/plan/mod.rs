@@ -12,19 +12,23 @@ pub(crate) mod error;
 mod fill;
 mod mates;
 pub(crate) mod options;
+mod parts;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
+mod pool;
 mod recipe;
 mod restore_order;
 mod runs;
 mod state;
 mod stats;
+mod step;
 
 pub use bans::{Ban, Banned};
 pub use builder::PlanBuilder;
-pub use epoch::Parts;
 pub use options::PlanOptions;
-pub use plan::{Place, Plan, Step};
+pub use parts::Parts;
+pub use plan::Plan;
 pub use restore_order::restore_order;
 pub use state::{STATE_VERSION, State};
 pub use stats::Stats;
+pub use step::{Place, Step};

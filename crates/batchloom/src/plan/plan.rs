@@ -9,9 +9,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::PlanOptions;
-use super::epoch::{DealtPool, Epoch, Parts, fitted};
+use super::epoch::{Epoch, first};
 use super::error::PlanCause;
+use super::parts::{Parts, fitted};
+use super::pool::{DealtPool, length};
 use super::recipe::Recipe;
+use super::step::{Place, Step};
 use crate::batching::error::BatchingCause;
 use crate::batching::{Listed, Rounding, Rule};
 use crate::draws::{Mix, Weights};
@@ -69,39 +72,6 @@ impl Hash for Plan {
 
 /// Pools by their places in the order of dealing, the latest in front.
 type Recent = VecDeque<(u64, Arc<DealtPool>)>;
-
-/// One step: `world_size` batches, one for each rank, taken at the same time.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// The number of the step in the plan.
-    pub index: u64,
-    /// The number of samples over all ranks: the divisor of a loss that is averaged over samples.
-    pub samples: u64,
-    /// The number of elements over all ranks, without padding.
-    pub tokens: u64,
-    /// The number of labels over all ranks that losses do not ignore: the divisor of a loss that is averaged over
-    /// labels. `None` if the plan knows neither that the loader makes labels nor their
-    /// [counts](crate::batching::LabelCounts).
-    pub labels: Option<u64>,
-    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`](crate::ranks::Uneven::Mask)), which
-    /// come last in `batches`, or are [banned](Plan::banned). These are in no other number here.
-    pub counts: Vec<u64>,
-    /// The samples of each batch, one batch for every rank that takes part.
-    pub batches: Vec<Vec<u64>>,
-}
-
-/// The place of a sample in a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Place {
-    /// The step that delivers the sample.
-    pub step: u64,
-    /// The rank that takes its batch.
-    pub rank: u32,
-    /// The index of the sample in the batch.
-    pub index: u64,
-}
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
@@ -621,20 +591,10 @@ impl Plan {
     }
 }
 
-/// The number of batches delivered by earlier parts of an epoch.
-pub(super) fn first(past: &[(u32, u64)]) -> u64 {
-    past.iter().map(|(world_size, steps)| u64::from(*world_size) * steps).sum()
-}
-
 /// Room for `samples` sample numbers.
 fn zeros(samples: u64) -> Result<Vec<u64>> {
     let len = length(samples);
     let mut numbers = memory::reserve(len)?;
     numbers.resize(len, 0);
     Ok(numbers)
-}
-
-/// The number of samples that are about to be written to memory, as an index.
-fn length(samples: u64) -> usize {
-    usize::try_from(samples).unwrap_or(usize::MAX)
 }

@@ -10,9 +10,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Plan;
 use super::bans::Ban;
-use super::epoch::Epoch;
+use super::epoch::{Epoch, first};
 use super::error::{PlanCause, StateCause};
-use super::plan::first;
 use super::recipe::Recipe;
 use crate::batching::{Listed, Rule};
 use crate::draws::{History, Mix, Weights};

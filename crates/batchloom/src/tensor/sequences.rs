@@ -137,8 +137,7 @@ impl Sequences {
         let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
         let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
-        let values =
-            values.ok_or_else(|| TensorCause::Shape { values: found, shape, expected: usize::MAX })?;
+        let values = values.ok_or(TensorCause::Shape { values: found, shape, expected: usize::MAX })?;
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         Ok(Self { values, rows, order: None, starts, extents, leading, varying })

@@ -18,10 +18,8 @@ use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::kind::{
-    CollateOptions, Collated, CollatedAhead, Collation, Content, ContentRequest, EpochKey, Index, Kind,
-    Ragged, formed,
-};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, formed};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};

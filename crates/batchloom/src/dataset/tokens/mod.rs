@@ -14,7 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use lengths::PieceLengths;
 use stream::{Corpus, NOTED, Stream, StreamPieces};
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::collation::{CollateOptions, Collation, Index};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};

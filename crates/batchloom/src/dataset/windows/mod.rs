@@ -18,7 +18,8 @@ use beside::{Beside, Labelled};
 use places::Windows;
 pub use shape::{Anchor, SampledBy, Short, WindowShape};
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::collation::{CollateOptions, Collation, Index};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::Rule;
 use crate::batching::error::BatchingCause;
