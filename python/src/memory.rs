@@ -12,7 +12,7 @@ use crate::interpreter::Visit;
 
 /// Allocates memory with a function of Python, from any thread.
 pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
-    let failed = |reason: String| Error::Memory { bytes, reason };
+    let failed = |reason: String| Error::out_of_memory(bytes, reason);
     let lend = |py: Python<'_>| lent(allocate.bind(py).call1((bytes,))?.as_any());
     let visit = Visit::begin();
     let found =
@@ -23,7 +23,7 @@ pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result
 /// A list of the items of an iterator of known length.
 ///
 /// # Errors
-/// The exception for [`Error::Memory`].
+/// The exception for [`Error::out_of_memory`].
 pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
     let mut list = reserved(items.len())?;
     list.extend(items);
@@ -33,7 +33,7 @@ pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<
 /// Checks that there is memory for `count` elements of a type, for a call that does not check.
 ///
 /// # Errors
-/// The exception for [`Error::Memory`].
+/// The exception for [`Error::out_of_memory`].
 pub(crate) fn require<T>(count: usize) -> PyResult<()> {
     drop(black_box(reserved::<T>(count)?));
     Ok(())
@@ -43,7 +43,7 @@ pub(crate) fn require<T>(count: usize) -> PyResult<()> {
 fn reserved<T>(count: usize) -> PyResult<Vec<T>> {
     let mut list = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
-    let failed = |reason: String| raise(&Error::Memory { bytes, reason });
+    let failed = |reason: String| raise(&Error::out_of_memory(bytes, reason));
     list.try_reserve_exact(count).map_err(|error| failed(error.to_string()))?;
     Ok(list)
 }

@@ -207,7 +207,7 @@ impl Plan {
     /// Counts steps by a function, where there is memory for it.
     ///
     /// # Errors
-    /// The exception for [`batchloom::Error::Memory`].
+    /// The exception for [`batchloom::Kind::Memory`].
     fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Plan) -> T + Sync) -> PyResult<T> {
         py.detach(|| self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
     }
@@ -215,10 +215,8 @@ impl Plan {
 
 /// A plan for one of its ranks.
 fn of_rank(plan: batchloom::Plan, rank: u32) -> PyResult<Plan> {
-    match plan.world_size() {
-        world_size if rank >= world_size => Err(raise(&batchloom::Error::Rank { rank, world_size })),
-        _ => Ok(Plan { plan, rank }),
-    }
+    plan.require_rank(rank).map_err(|error| raise(&error))?;
+    Ok(Plan { plan, rank })
 }
 
 /// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample

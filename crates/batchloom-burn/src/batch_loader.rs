@@ -119,12 +119,11 @@ impl<O: 'static> BatchLoader<O> {
                 return Err(Error::Slice { start: index, end: index, items, reason: "those of a part" });
             }
         };
-        let too_many = || batchloom::Error::World { found: u32::MAX, limit: u32::MAX };
-        let (index, devices) = (u32::try_from(index).ok(), u32::try_from(devices).ok());
-        let world =
-            devices.and_then(|devices| loader.world_size().checked_mul(devices)).ok_or_else(too_many)?;
-        let first = loader.rank() * (world / loader.world_size());
-        Ok(Arc::new(loader.on_rank(first + index.unwrap_or(0), world)?))
+        let [index, devices] = [index, devices].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        // The loader refuses more ranks than there may be.
+        let world = loader.world_size().saturating_mul(devices);
+        let first = loader.rank().saturating_mul(world / loader.world_size());
+        Ok(Arc::new(loader.on_rank(first.saturating_add(index), world)?))
     }
 
     /// The part that items `start..end` are.

@@ -36,15 +36,14 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this
-/// type; those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
+/// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
+/// those of [`data`]; and those of [`Batch::known_field`].
 pub fn tensor<const D: usize, K: Basic>(
     batch: &Batch,
     name: &str,
     device: &Device,
 ) -> Result<BurnTensor<D, K>> {
-    let missing = || batchloom::Error::NoField { name: name.to_owned(), known: batch.names().to_vec() };
-    let field = batch.field(name).ok_or_else(missing)?;
+    let field = batch.known_field(name)?;
     if field.shape().len() != D {
         let (name, found) = (name.to_owned(), field.shape().to_vec());
         return Err(Error::Dimensions { name, found, expected: D });
@@ -68,9 +67,8 @@ pub fn tensor<const D: usize, K: Basic>(
 /// The values of a tensor of the engine as Burn's data, in the same memory.
 ///
 /// # Errors
-/// [`Error::Type`] if Burn has no such type: complex numbers and floats of 8 bits; and
-/// [`Gaps`](batchloom::Error::Gaps) if the values do not lie in row-major order without gaps, which those of a loader's
-/// batches do.
+/// [`Error::Type`] if Burn has no such type: complex numbers and floats of 8 bits; and [`Error::Engine`] if the values do not
+/// lie in row-major order without gaps, as the values of a loader's batches do.
 pub fn data(tensor: &Tensor) -> Result<TensorData> {
     let dtype = dtype_of(tensor.dtype())?;
     if tensor.dtype() == DType::Bool {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
-use batchloom::Error;
+use batchloom::loader::require_process;
 use batchloom::loader::{Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -152,7 +152,7 @@ impl Batches {
     fn next_in_child<T>(&self, started: u32) -> PyResult<Option<T>> {
         match self.inner.try_lock() {
             Ok(inner) if inner.blocks.is_none() => Ok(None),
-            _ => Err(raise(&Error::Forked { started, current: process::id() })),
+            _ => require_process(started).map(|()| None).map_err(|error| raise(&error)),
         }
     }
 

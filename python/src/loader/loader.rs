@@ -273,7 +273,7 @@ impl Loader {
     /// Counts steps of the next epoch by a function, where there is memory for it.
     ///
     /// # Errors
-    /// The exception for [`batchloom::Error::Memory`].
+    /// The exception for [`batchloom::Kind::Memory`].
     fn counted<T: Send>(
         &self,
         py: Python<'_>,

@@ -45,7 +45,7 @@ impl TokenBudget {
     /// Batches of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn new(max_tokens: u64) -> Result<Self> {
         Ok(Self {
             max_tokens: positive("max_tokens", max_tokens)?,
@@ -70,7 +70,7 @@ impl TokenBudget {
     /// Sets the largest number of samples in a batch. Default: no limit but the budget.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
@@ -78,8 +78,7 @@ impl TokenBudget {
     /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
-    /// it exceeds the budget.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { sorting: self.sorting.multiple_of(multiple_of, Some(self.max_tokens))?, ..self })
     }
@@ -94,7 +93,7 @@ impl TokenBudget {
     /// Default: [`Pool::Auto`].
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }

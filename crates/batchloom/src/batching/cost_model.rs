@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use crate::{Error, Result};
 
 /// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
@@ -68,13 +69,13 @@ impl CostModel {
     /// A model with these coefficients.
     ///
     /// # Errors
-    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if one of them is negative or not finite, or all are 0.
     pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
         let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
         let all = [fixed, per_token, per_pair];
         match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
             true => Ok(Self { fixed, per_token, per_pair }),
-            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
+            false => Err(BatchingCause::Cost { fixed, per_token, per_pair }.into()),
         }
     }
 
@@ -141,8 +142,8 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or
-    /// not above 0.
+    /// Those of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time that is
+    /// not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
         let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
         Self::check_shapes(&shapes)?;
@@ -167,19 +168,20 @@ impl CostModel {
     /// Checks that measurements of these shapes, `(samples, length)`, determine all coefficients, before they are made.
     ///
     /// # Errors
-    /// [`Error::TooFewShapes`], [`Error::AlikeShapes`], and [`Error::Measurement`] for a shape of no elements.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are fewer than three shapes, if they do not tell the
+    /// coefficients apart, or if one has no elements.
     pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
         if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
             return Err(refused(empty, f64::NAN));
         }
         let distinct: HashSet<_> = shapes.iter().collect();
         if distinct.len() < TERMS {
-            return Err(Error::TooFewShapes { found: distinct.len() });
+            return Err(BatchingCause::TooFewShapes { found: distinct.len() }.into());
         }
         let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
         match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
             true => Ok(()),
-            false => Err(Error::AlikeShapes { shapes: shapes.to_vec() }),
+            false => Err(BatchingCause::AlikeShapes { shapes: shapes.to_vec() }.into()),
         }
     }
 
@@ -241,7 +243,7 @@ fn median(numbers: &mut [f64]) -> f64 {
 
 fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
-    Error::Measurement { samples, length, seconds }
+    BatchingCause::Measurement { samples, length, seconds }.into()
 }
 
 /// The factors of the coefficients in the cost of a batch.

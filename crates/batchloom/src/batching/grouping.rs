@@ -11,9 +11,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::BatchingCause;
 use super::sizes::PoolSizes;
 use super::{PoolBatches, Rule, Sizes, to_index, to_place};
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The key of each sample: samples have the same key if their numbers here are equal.
 ///
@@ -123,7 +124,8 @@ impl Grouping {
     /// for each `t` (Gale 1957, Ryser 1957).
     ///
     /// # Errors
-    /// [`Error::TooFrequent`] and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a key is too frequent for that;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
         let Self::Distinct(keys) = self else { return Ok(()) };
         let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
@@ -141,7 +143,7 @@ impl Grouping {
             if !fits {
                 let sample = keys.as_slice().iter().position(|&other| other == key).unwrap_or(0) as u64;
                 let batches = full + u64::from(rest > 0);
-                return Err(Error::TooFrequent { sample, count, batches, batch_size });
+                return Err(BatchingCause::TooFrequent { sample, count, batches, batch_size }.into());
             }
         }
         Ok(())

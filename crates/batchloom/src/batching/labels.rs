@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use super::error::BatchingCause;
 use super::{Rule, Sizes};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The number of labels of each sample that losses do not ignore.
 #[derive(Clone, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl SampleLabels {
     /// most `most` elements of each.
     ///
     /// # Errors
-    /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not.
     pub(crate) fn new(
         labels: Labels,
         samples: u64,
@@ -128,12 +129,17 @@ impl SampleLabels {
                 (Some(starts.collect()), pieces_before)
             }
             Some(found) => {
-                return Err(Error::LabelCountsPiece { found, limit: rule.limit(), rule: rule.name() });
+                return Err(BatchingCause::LabelCountsPiece {
+                    found,
+                    limit: rule.limit(),
+                    rule: rule.name(),
+                }
+                .into());
             }
         };
         match found == expected {
             true => Ok(Self { labels, first }),
-            false => Err(Error::LabelCountsLength { found, expected }),
+            false => Err(BatchingCause::LabelCountsLength { found, expected }.into()),
         }
     }
 
@@ -167,13 +173,11 @@ fn check_whole(sizes: &[u32], rule: &Rule, most: Option<u32>) -> Result<()> {
     let Some(limit) = most else { return Ok(()) };
     match (0..).zip(sizes).find(|(_, size)| **size > limit) {
         Some((sample, &size)) if rule.limit().is_none() => {
-            let reason = format!(
-                "label_counts are those of whole samples, and sample {sample} has {size} elements, of which {limit} are \
-                 taken; truncate samples beforehand, or leave label_counts out"
-            );
-            Err(Error::PadTo { reason })
+            Err(BatchingCause::LabelCountsPadded { sample, size, limit }.into())
         }
-        Some((sample, &size)) => Err(Error::LabelCountsWhole { sample, size, limit, rule: rule.name() }),
+        Some((sample, &size)) => {
+            Err(BatchingCause::LabelCountsWhole { sample, size, limit, rule: rule.name() }.into())
+        }
         None => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ mod buckets;
 mod budget;
 mod cost;
 mod cost_model;
+pub(crate) mod error;
 mod fixed;
 mod grouping;
 mod labels;

@@ -39,8 +39,7 @@ impl CostOptimal {
     /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
-    /// it is less than `multiple_of`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it is less than `multiple_of`.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
         let max_tokens = positive("max_tokens", max_tokens)?;
         self.sorting.check_multiple(Some(max_tokens))?;
@@ -50,7 +49,7 @@ impl CostOptimal {
     /// Sets the largest number of samples in a batch. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
@@ -58,8 +57,7 @@ impl CostOptimal {
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
-    /// it exceeds `max_tokens`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it exceeds `max_tokens`.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { sorting: self.sorting.multiple_of(multiple_of, self.max_tokens)?, ..self })
     }
@@ -74,7 +72,7 @@ impl CostOptimal {
     /// Default: [`Pool::Auto`].
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }

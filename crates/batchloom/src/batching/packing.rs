@@ -8,12 +8,13 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::MOST;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
@@ -83,11 +84,11 @@ impl Packing {
     /// Bins of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::BinTooLarge`] above 2^28.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
+        let max_tokens = max_tokens.ok_or(BatchingCause::BinTooLarge { found, limit: MOST_TOKENS })?;
         let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
         Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }
@@ -95,7 +96,7 @@ impl Packing {
     /// Sets the largest number of samples in a bin. Default: no limit but the budget.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u32) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
@@ -116,7 +117,7 @@ impl Packing {
     /// a random order keeps no batch mates together, however large the pool.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }

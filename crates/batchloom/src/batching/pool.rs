@@ -48,15 +48,14 @@ impl FromStr for Pool {
     /// Reads a number of samples, or the name of a choice.
     ///
     /// # Errors
-    /// [`Error::Choice`] for any other text.
+    /// [`Kind::Argument`](crate::Kind::Argument) for any other text.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
             "all" => Ok(Self::All),
-            number => number.parse().map(Self::Of).map_err(|_| Error::Choice {
-                option: "pool",
-                found: text.to_owned(),
-                expected: "a number, \"all\", or nothing for the default".to_owned(),
+            number => number.parse().map(Self::Of).map_err(|_| {
+                let expected = "a number, \"all\", or nothing for the default";
+                Error::no_choice("pool", text, expected.to_owned())
             }),
         }
     }

@@ -80,7 +80,7 @@ pub(super) trait PoolRule: Any {
     /// Checks that the rule names samples of a dataset of `samples`, if it names some.
     ///
     /// # Errors
-    /// [`Error::SampleRange`](crate::Error::SampleRange).
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     fn check_lists(&self, _samples: u64) -> Result<()> {
         Ok(())
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::Form;
 use super::cast::Cast;
 use super::convert::{Affine, Channels, Conversion};
+use super::error::CollateCause;
 use super::scalar::Scalar;
-use crate::{DType, Error, Result};
+use crate::{DType, Result};
 
 /// The options of one field. A value `x` becomes `(x * scale - mean) / std`.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +62,8 @@ impl FieldOptions {
     /// `pad_value` becomes an element of the new type.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(crate) fn cast(
         &self,
         name: &str,
@@ -81,7 +83,7 @@ impl FieldOptions {
     /// The conversion of field `name` that `form` makes, or `None` if it stays as it is.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn field_conversion(&self, name: &str, form: &dyn Form) -> Result<Option<FieldConversion>> {
         if !self.changes(form.dtype()) {
             return Ok(None);
@@ -94,7 +96,7 @@ impl FieldOptions {
             scale: self.scales().then(|| self.scale.unwrap_or(1.0)),
             mean: self.mean.clone(),
             std: self.std.clone(),
-            channels: self.channels(numbers, &form.sample()).unwrap_or(Channels::Last),
+            channels: self.channels(name, numbers, &form.sample()).unwrap_or(Channels::Last),
             is_total: conversion.is_total(),
             is_padded: form.padding().is_some(),
         }))
@@ -110,26 +112,23 @@ impl FieldOptions {
 
     /// The conversion of the elements of a field.
     fn conversion(&self, name: &str, form: &dyn Form) -> Result<Conversion> {
-        let refused = |reason: String| Error::FieldOption { field: name.to_owned(), reason };
+        let field = || name.to_owned();
         let (from, scales) = (form.dtype(), self.scales());
         let to = self.target(from);
         if scales && !is_float(to) {
-            return Err(refused(format!(
-                "scaled values are no {to}; expected dtype float16, bfloat16, float32 or float64"
-            )));
+            return Err(CollateCause::ScaledType { field: field(), to }.into());
         }
-        let affine = scales.then(|| self.affine(to, &form.sample()).map_err(refused)).transpose()?;
+        let affine = scales.then(|| self.affine(name, to, &form.sample())).transpose()?;
         let conversion = Conversion::new(from, to, affine);
-        let types = "expected booleans, integers and floats of at least 16 bits";
-        conversion.ok_or_else(|| refused(format!("{from} is not converted to {to}; {types}")))
+        conversion.ok_or_else(|| CollateCause::NotConverted { field: field(), from, to }.into())
     }
 
-    fn affine(&self, to: DType, sample: &[Option<usize>]) -> Result<Affine, String> {
+    fn affine(&self, name: &str, to: DType, sample: &[Option<usize>]) -> Result<Affine> {
         let (means, stds) = (self.mean.len(), self.std.len());
         if means > 1 && stds > 1 && means != stds {
-            return Err(format!("{means} means and {stds} deviations are given; expected as many of both"));
+            return Err(CollateCause::MeansAndStds { field: name.to_owned(), means, stds }.into());
         }
-        let channels = self.channels(means.max(stds), sample)?;
+        let channels = self.channels(name, means.max(stds), sample)?;
         let affine = Affine::new(to, self.scale.unwrap_or(1.0), &self.mean, &self.std, channels);
         let Self { scale, mean, std, .. } = self;
         affine.ok_or_else(|| {
@@ -141,12 +140,12 @@ impl FieldOptions {
             .into_iter()
             .flatten()
             .collect();
-            format!("{}; expected finite numbers, and no std of 0", given.join(" and "))
+            CollateCause::Scale { field: name.to_owned(), given: given.join(" and ") }.into()
         })
     }
 
     /// The dimension of a sample that `count` numbers are given for.
-    fn channels(&self, count: usize, sample: &[Option<usize>]) -> Result<Channels, String> {
+    fn channels(&self, name: &str, count: usize, sample: &[Option<usize>]) -> Result<Channels> {
         if count <= 1 {
             return Ok(Channels::Last);
         }
@@ -156,20 +155,15 @@ impl FieldOptions {
             Some(Channels::First) => first.then_some(Channels::First),
             Some(Channels::Last) => last.then_some(Channels::Last),
             None if first && last && sample.len() > 1 => {
-                return Err(format!(
-                    "{count} means or deviations may be of the first or of the last dimension of a sample, {}; say which",
-                    extents(sample)
-                ));
+                let (field, extents) = (name.to_owned(), extents(sample));
+                return Err(CollateCause::EitherDimension { field, count, extents }.into());
             }
             None if last => Some(Channels::Last),
             None => first.then_some(Channels::First),
         };
         found.ok_or_else(|| {
-            format!(
-                "{count} means or deviations are given, and samples are {}; expected one, or as many as the first or the \
-                 last dimension has",
-                extents(sample)
-            )
+            let (field, extents) = (name.to_owned(), extents(sample));
+            CollateCause::ChannelCount { field, count, extents }.into()
         })
     }
 }

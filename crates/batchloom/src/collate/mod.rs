@@ -6,6 +6,7 @@
 mod by_source;
 mod cast;
 mod convert;
+pub(crate) mod error;
 mod field_options;
 mod form;
 mod function_slot;

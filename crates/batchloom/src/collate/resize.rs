@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Channels;
+use super::error::CollateCause;
 use crate::error::ReadError;
 use crate::{DType, Result};
 
@@ -65,16 +66,15 @@ impl Resize {
         }
     }
 
-    /// Refuses, in words, a size without pixels, and any where the crate is built without the means to resize.
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Refuses a size without pixels, and any where the crate is built without the means to resize.
+    pub(super) fn check(&self, field: &str) -> Result<()> {
+        let field = field.to_owned();
         if self.height == 0 || self.width == 0 {
-            let Self { height, width, .. } = self;
-            return Err(format!("images are resized to {height} x {width} pixels; expected at least 1 x 1"));
+            let (height, width) = (self.height, self.width);
+            return Err(CollateCause::ResizePixels { field, height, width }.into());
         }
         if cfg!(not(feature = "image")) {
-            return Err("batchloom is built without its feature image; expected it for images that are \
-                        resized"
-                .to_owned());
+            return Err(CollateCause::ResizeFeature { field }.into());
         }
         Ok(())
     }

@@ -129,9 +129,9 @@ impl Slot {
     }
 
     /// Refuses, in words, a slot that cannot be filled with any sample.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, field: &str) -> Result<()> {
         match self {
-            Self::Resize(resize) => resize.check(),
+            Self::Resize(resize) => resize.check(field),
             _ => Ok(()),
         }
     }

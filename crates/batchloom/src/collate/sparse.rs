@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
+use super::error::CollateCause;
 use super::prefetch::prefetch_row;
 use super::{Form, Members, Slots, Taken};
+use crate::tensor::error::TensorCause;
 use crate::tensor::{Column, SparseRows, is_ascending};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 /// The prefetch distance, in samples, and the bytes of a row that are asked for.
 const AHEAD: usize = 2;
@@ -42,7 +44,7 @@ impl Form for Densify {
         match (self.0.columns().as_slice::<i32>(), self.0.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.rows(columns, taken.rows, target, slots),
             (_, Some(columns)) => self.rows(columns, taken.rows, target, slots),
-            _ => Err(Error::Elsewhere { field: self.0.name().to_owned() }),
+            _ => Err(TensorCause::Elsewhere { field: self.0.name().to_owned() }.into()),
         }
     }
 }
@@ -178,7 +180,9 @@ impl Form for CrowIndices {
             match i32::try_from(end) {
                 Ok(end) if size == size_of::<i32>() => bound.copy_from_slice(&end.to_ne_bytes()),
                 Err(_) if size == size_of::<i32>() => {
-                    return Err(Error::BatchTooLarge { samples: members.count as u64, row: end });
+                    return Err(
+                        CollateCause::BatchTooLarge { samples: members.count as u64, row: end }.into()
+                    );
                 }
                 _ => bound.copy_from_slice(&end.to_ne_bytes()),
             }
@@ -219,7 +223,7 @@ impl EntryField {
         match (self.rows.columns().as_slice::<i32>(), self.rows.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.check(columns, samples),
             (_, Some(columns)) => self.check(columns, samples),
-            _ => Err(Error::Elsewhere { field: self.rows.name().to_owned() }),
+            _ => Err(TensorCause::Elsewhere { field: self.rows.name().to_owned() }.into()),
         }
     }
 

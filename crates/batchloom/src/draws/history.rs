@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::error::DrawsCause;
 use super::weights::ratios;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The weights of the sources of a run: those that it began with, and those that replaced them later.
 ///
@@ -65,7 +66,7 @@ impl History {
     /// Weights that are the same throughout.
     ///
     /// # Errors
-    /// [`Error::Weights`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the weights make no sense.
     pub(super) fn new(weights: &[f64]) -> Result<Self> {
         let schedule = Arc::new([(0, ratios(weights)?)]);
         Ok(Self(Arc::new([Given { place: (0, 0), schedule }])))
@@ -74,22 +75,17 @@ impl History {
     /// The same weights, and new weights from some amounts on.
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are for another number of sources.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not those of as many
+    /// sources.
     pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
-            let refused = |reason: String| Err(Error::Weights { reason });
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
-                return refused(format!(
-                    "the schedule has weights from {amount} on after those from {last} on; expected amounts that increase"
-                ));
+                return Err(DrawsCause::ScheduleOrder { amount: *amount, last: *last }.into());
             }
-            if weights.len() != self.first().len() {
-                return refused(format!(
-                    "the weights from {amount} on are {} for {} sources; expected one for each",
-                    weights.len(),
-                    self.first().len()
-                ));
+            let (found, sources) = (weights.len(), self.first().len());
+            if found != sources {
+                return Err(DrawsCause::ScheduleCount { amount: *amount, found, sources }.into());
             }
             schedule.push((*amount, ratios(weights)?));
         }

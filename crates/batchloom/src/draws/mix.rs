@@ -9,10 +9,11 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::DrawsCause;
 use super::history::{History, Schedule};
 use super::stream::Stream;
 use crate::named::named;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The end of an epoch of several sources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -81,16 +82,11 @@ impl Mix {
     /// Sources with `counts` samples, and their weights.
     ///
     /// # Errors
-    /// [`Error::Weights`] if there is not one weight for each source, or one is negative, infinite or not a number, or
-    /// none is above 0; [`Error::Mix`] if a source of a weight above 0 has no samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one weight for each source, or one is negative,
+    /// infinite or not a number, or none is above 0, or if a source of a weight above 0 has no samples.
     pub fn new(counts: &[u64], weights: &[f64]) -> Result<Self> {
         if counts.len() != weights.len() {
-            let reason = format!(
-                "there are {} weights for {} sources; expected one for each",
-                weights.len(),
-                counts.len()
-            );
-            return Err(Error::Weights { reason });
+            return Err(DrawsCause::WeightCount { found: weights.len(), sources: counts.len() }.into());
         }
         let ends = counts.iter().scan(0_u64, |end, &count| {
             *end = end.saturating_add(count);
@@ -126,8 +122,8 @@ impl Mix {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not as in [`new`](Self::new); [`Error::Mix`] if a
-    /// source of a weight above 0 has nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not as those of
+    /// [`new`](Self::new), or if a source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mix = Self { history: self.history.scheduled(changes)?, ..self };
         mix.require("samples", |source| mix.count(source) > 0)?;
@@ -140,12 +136,10 @@ impl Mix {
         let is_drawn = |source: usize| self.history.ratios().any(|ratios| ratios[source] > 0);
         match (0..self.len()).find(|&source| is_drawn(source) && !has(source)) {
             None => Ok(()),
-            Some(source) => Err(Error::Mix {
-                reason: format!(
-                    "source {} has no {what}; expected some, or a weight of 0",
-                    self.name(source)
-                ),
-            }),
+            Some(source) => {
+                let (name, what) = (self.name(source), what.to_owned());
+                Err(DrawsCause::EmptySource { name, what }.into())
+            }
         }
     }
 
@@ -159,13 +153,11 @@ impl Mix {
     /// one. `classes` has the number of the class of each sample.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no samples, or 2^32 of them;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn balanced(classes: &[i64]) -> Result<Self> {
         let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
-        let samples = samples.ok_or_else(|| {
-            let reason = format!("{} samples have classes; expected 1 to {}", classes.len(), u32::MAX);
-            Error::Mix { reason }
-        })?;
+        let samples = samples.ok_or(DrawsCause::Classes { found: classes.len(), limit: u32::MAX })?;
         // The samples, what sorting takes, and the number of samples of each class, at most one.
         memory::require_each(classes.len(), 4 * size_of::<u32>() + 2 * size_of::<u64>())?;
         let mut members: Vec<u32> = (0..samples).collect();
@@ -181,17 +173,13 @@ impl Mix {
     /// its name, which is part of fingerprints.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or
-    /// if there are 2^32 samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one size for each sample, if a source of a weight
+    /// above 0 has nothing of it, or if there are 2^32 samples.
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
-        let refused = |reason: String| Err(Error::Mix { reason });
         if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
-            return refused(format!(
-                "there are {} numbers of {by} for {} samples; expected one for each, and fewer than 2^32",
-                sizes.len(),
-                self.samples()
-            ));
+            let (by, found, samples) = (by.to_owned(), sizes.len(), self.samples());
+            return Err(DrawsCause::Measures { by, found, samples }.into());
         }
         self.measure = Some((by.to_owned(), sizes));
         self.require_measured()?;
@@ -202,24 +190,18 @@ impl Mix {
     /// same order.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one name for each source.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one name for each source.
     pub fn named(self, names: &[String]) -> Result<Self> {
         match names.len() == self.len() {
             true => Ok(Self { names: Some(names.into()), ..self }),
-            false => Err(Error::Mix {
-                reason: format!(
-                    "there are {} names for {} sources; expected one for each",
-                    names.len(),
-                    self.len()
-                ),
-            }),
+            false => Err(DrawsCause::NameCount { found: names.len(), sources: self.len() }.into()),
         }
     }
 
     /// Refuses epochs of more draws than can be listed, where these are listed.
     ///
     /// # Errors
-    /// [`Error::Mix`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the sources make no sense.
     pub(crate) fn check_length(&self) -> Result<()> {
         let Some((by, sizes)) = &self.measure else { return Ok(()) };
         let total = |source: usize| -> f64 {
@@ -239,11 +221,7 @@ impl Mix {
             });
             let (draws, most) = (draws.sum::<f64>(), f64::from(u32::MAX));
             if draws > most {
-                let reason = format!(
-                    "to go through every source by {by}, an epoch would draw about {draws:.1e} samples; expected at \
-                     most {most:.1e}: weights that differ less, or another end of the epoch"
-                );
-                return Err(Error::Mix { reason });
+                return Err(DrawsCause::TooManyDraws { by: by.clone(), draws, limit: most }.into());
             }
         }
         Ok(())
@@ -269,12 +247,12 @@ impl Mix {
     /// The same sources of a run that has another history.
     ///
     /// # Errors
-    /// [`Error::Mix`] if it is one of another number of sources, or of sources that have nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is one of another number of sources, or of sources that have
+    /// nothing to draw.
     #[doc(hidden)]
     pub fn with_history(&self, history: History) -> Result<Self> {
-        if history.ratios().any(|ratios| ratios.len() != self.len()) {
-            let reason = format!("the weights are not those of {} sources", self.len());
-            return Err(Error::Mix { reason });
+        if let Some(ratios) = history.ratios().find(|ratios| ratios.len() != self.len()) {
+            return Err(DrawsCause::HistorySources { found: ratios.len(), sources: self.len() }.into());
         }
         let mix = Self { history, ..self.clone() };
         mix.require("samples", |source| mix.count(source) > 0)?;
@@ -327,14 +305,12 @@ impl Mix {
     /// The same sources with samples in another order, from [`parts`](Self::parts).
     ///
     /// # Errors
-    /// [`Error::Mix`] if the numbers of samples differ.
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not as many.
     #[doc(hidden)]
     pub fn with_members(self, members: Vec<u32>) -> Result<Self> {
         match members.len() as u64 == self.samples() {
             true => Ok(Self { members: Some(members.into()), ..self }),
-            false => Err(Error::Mix {
-                reason: format!("{} members for {} samples", members.len(), self.samples()),
-            }),
+            false => Err(DrawsCause::Members { found: members.len(), samples: self.samples() }.into()),
         }
     }
 

@@ -10,6 +10,7 @@
 
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod draws;
+mod error;
 mod history;
 mod measured;
 mod mix;

@@ -126,9 +126,7 @@ impl Buffers {
         let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
         let buffer = allocate(slot)?;
         match buffer.len() {
-            found if found < slot => {
-                Err(Error::Memory { bytes: slot, reason: format!("{found} were allocated") })
-            }
+            found if found < slot => Err(Error::out_of_memory(slot, format!("{found} were allocated"))),
             _ => Ok(buffer),
         }
     }

@@ -7,6 +7,7 @@ use std::thread;
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::epochs::{Epochs, with_content};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
@@ -15,13 +16,13 @@ use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::Dataset;
-use crate::dataset::kind::CollateOptions;
+use crate::dataset::collation::CollateOptions;
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;
 use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
-use crate::{DType, Error, Plan, Result};
+use crate::{DType, Plan, Result};
 
 /// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in
 /// what one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs
@@ -94,8 +95,8 @@ impl LoaderBuilder {
     }
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
-    /// hold is an [`Error::Unrepresentable`] of its batch: a number out of its range, or a fraction or NaN as an
-    /// integer. Rounding to a floating type is no error. Default: the type of the data.
+    /// hold is an error of its batch: a number out of its range, or a fraction or NaN as an
+    /// integer. Rounding to a floating type is none. Default: the type of the data.
     pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
         self.collate.field(field.into()).dtype = Some(dtype);
         self
@@ -144,7 +145,8 @@ impl LoaderBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
+    /// [`Kind::Argument`](crate::Kind::Argument) that says which option or rule does not go with the kind of data, or
+    /// with a field.
     #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(self.plan.chosen_rule()?, &self.collate, (0, 0))?;
@@ -273,11 +275,10 @@ impl LoaderBuilder {
     /// Builds the loader. The first iteration starts threads and allocates memory.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and [`Error::BatchTooLarge`]; for
-    /// sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
-    /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
-    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask).
+    /// Those of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if there
+    /// are no threads, if a batch is larger than this machine can address, or if an option or the rule does not go with
+    /// the kind of data or with its fields; [`Kind::Data`](crate::Kind::Data) if a field has the name of another, or of
+    /// what describes batches, such as the marks of [`Uneven::Mask`](crate::ranks::Uneven::Mask).
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;
@@ -294,7 +295,7 @@ impl LoaderBuilder {
         let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
         let threads = self.threads.unwrap_or_else(|| cores().min(most));
         if threads == 0 {
-            return Err(Error::Threads);
+            return Err(LoaderCause::Threads.into());
         }
         if !self.index_table {
             self.dataset.require_readable()?;
@@ -339,16 +340,13 @@ impl LoaderBuilder {
     /// Refuses slots with invalid options, and slots in index tables.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     fn check_slots(&self) -> Result<()> {
         for (field, slot) in &self.collate.slots {
-            slot.check().map_err(|reason| Error::FieldOption { field: field.clone(), reason })?;
+            slot.check(field)?;
         }
         match self.collate.slots.first().filter(|_| self.index_table) {
-            Some((field, _)) => {
-                let reason = "index tables have no slots; expected blocks of samples".to_owned();
-                Err(Error::FieldOption { field: field.clone(), reason })
-            }
+            Some((field, _)) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
             None => Ok(()),
         }
     }
@@ -356,16 +354,20 @@ impl LoaderBuilder {
     /// Refuses options that this kind of data does not have.
     ///
     /// # Errors
-    /// [`Error::Inapplicable`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data does not have an option.
     fn check_applicable(&self) -> Result<()> {
         let kind = self.dataset.kind();
         if self.collate.labels.is_some() && !kind.makes_labels() {
             let expected =
                 "sequences, whose next tokens are labels (streams of tokens have labels without it)";
-            return Err(Error::Inapplicable { option: "labels", expected });
+            return Err(LoaderCause::Inapplicable { option: "labels", expected }.into());
         }
         if self.collate.shuffles_documents && !kind.has_documents() {
-            return Err(Error::Inapplicable { option: "shuffle_documents", expected: "streams of tokens" });
+            return Err(LoaderCause::Inapplicable {
+                option: "shuffle_documents",
+                expected: "streams of tokens",
+            }
+            .into());
         }
         Ok(())
     }

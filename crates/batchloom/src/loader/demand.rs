@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
-use crate::dataset::kind::{CollateOptions, CollatedAhead};
+use crate::dataset::collation::{CollateOptions, CollatedAhead};
 use crate::dataset::{
     Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
 };
@@ -290,7 +290,7 @@ impl ToRead {
     /// The layout of the block, if that is known before its samples are read, and the tasks of reading these.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out_ahead(&self, plan: &Plan) -> Result<Option<(Box<PlannedBlock>, Vec<DirectTask>)>> {
         let Some(direct) = self.demand.direct(plan)? else { return Ok(None) };
         let layout = BlockLayout::of_one(&direct.fields, self.step, Arc::clone(&self.members))?;

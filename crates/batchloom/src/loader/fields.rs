@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
+use super::error::LoaderCause;
 use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
-use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
+use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
 use crate::tensor::Sequences;
-use crate::{Error, Plan, Result};
+use crate::{Plan, Result};
 
 /// The fields of every batch.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Fields {
     /// The fields of a batch of read samples.
     ///
     /// # Errors
-    /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
+    /// [`Kind::Data`](crate::Kind::Data) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
         Ok(Self { nesting, ..fields })
@@ -87,15 +88,11 @@ impl Fields {
     /// Refuses samples with places that an index table does not hold.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if fields of such lengths make no sense here.
     pub(super) fn require_indexed(&self) -> Result<()> {
         match self.collation.own_lengths.is_empty() {
             true => Ok(()),
-            false => {
-                let reason =
-                    "index tables have one length for each sample; expected blocks of samples".to_owned();
-                Err(Error::OwnLengths { reason })
-            }
+            false => Err(LoaderCause::OwnLengthsInTable.into()),
         }
     }
 

@@ -26,7 +26,7 @@ use super::fields::Fields;
 use super::layout::RunLayout;
 use crate::collate::{FILLER, Members, PassageOf, Passages};
 use crate::dataset::Dataset;
-use crate::dataset::kind::Index;
+use crate::dataset::collation::Index;
 use crate::tensor::Sequences;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};

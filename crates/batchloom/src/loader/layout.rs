@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use super::fields::Fields;
 use crate::collate::Members;
-use crate::{DType, Error, Plan, Result};
+use crate::collate::error::CollateCause;
+use crate::{DType, Plan, Result};
 
 /// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
@@ -92,7 +93,7 @@ impl BlockLayout {
     /// one. `None` past the end. `first` is the first of them, if it is planned already.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn new(
         fields: &Fields,
         plan: &Plan,
@@ -132,7 +133,7 @@ impl BlockLayout {
     /// The layout of the batch of `members`, at `step`, as a separate block.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn of_one(fields: &Fields, step: u64, members: Arc<Members>) -> Result<Self> {
         let run = RunLayout::new(fields, step, members)?;
         let mut layout =
@@ -244,7 +245,7 @@ impl RunLayout {
         let mut run = Self { step, batches: 1, samples: members.count, slots: Vec::new(), space, members };
         if fields.forms().iter().any(|form| run.members.elements() > form.most_elements()) {
             let (samples, row) = (run.samples as u64, run.members.longest());
-            return Err(Error::BatchTooLarge { samples, row });
+            return Err(CollateCause::BatchTooLarge { samples, row }.into());
         }
         for form in fields.forms() {
             let (dtype, shape) = (form.dtype(), form.shape(&run.members));
@@ -253,7 +254,7 @@ impl RunLayout {
             let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
             let row = shape.iter().skip(1).product::<usize>().saturating_mul(dtype.size());
             let samples = shape.first().map_or(1, |&samples| samples as u64);
-            let stride = stride.ok_or(Error::BatchTooLarge { samples, row })?;
+            let stride = stride.ok_or(CollateCause::BatchTooLarge { samples, row })?;
             run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
         }
         Ok(run)

@@ -55,10 +55,9 @@ impl Loader {
     /// among these ranks.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`](crate::Error::MidEpoch) if some, but not all batches of the latest epoch were handed over:
-    /// the ranks of then had other batches. [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World),
-    /// and [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step. The loader is
-    /// unchanged then.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if some, but not all batches of the latest epoch were handed over: the
+    /// ranks of then had others. [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many
+    /// ranks would take no step. The loader is unchanged then.
     pub fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         self.0.set_rank(rank, world_size)
     }
@@ -79,8 +78,7 @@ impl Loader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World), and
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many ranks would take no step.
     pub fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
         Ok(Self(Arc::new(self.0.on_rank(rank, world_size)?)))
     }
@@ -166,7 +164,7 @@ impl Loader {
     /// ahead of their use.
     ///
     /// # Errors
-    /// [`Error::StepRange`](crate::Error::StepRange) if the iteration has [handed over](Self::handed_over) fewer.
+    /// [`Kind::Range`](crate::Kind::Range) if the iteration has [handed over](Self::handed_over) fewer.
     pub fn state_after(&self, batches: u64) -> Result<State> {
         self.0.run().state_after(batches)
     }
@@ -211,8 +209,8 @@ impl Loader {
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
-    /// [`Error::SampleRange`](crate::Error::SampleRange), and [`Error::StateLists`](crate::Error::StateLists) if a part
-    /// of the epoch was taken from other lists.
+    /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not;
+    /// [`Kind::State`](crate::Kind::State) if a part of the epoch was taken from other lists.
     pub fn set_lists(&self, lists: Listed) -> Result<()> {
         self.0.run().set_lists(lists)
     }
@@ -220,7 +218,8 @@ impl Loader {
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`], and [`Error::SampleRange`](crate::Error::SampleRange). The loader is unchanged then.
+    /// Those of [`Plan::resume`]; [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The
+    /// loader is unchanged then.
     pub fn load_lists(&self, state: &State, lists: Listed) -> Result<()> {
         self.0.run().load_lists(state, lists)
     }
@@ -229,9 +228,8 @@ impl Loader {
     /// each takes the next epoch when it begins. Threads start with the first epoch that is worth
     /// them.
     ///
-    /// The first batch is an error if the epoch cannot begin: [`Error::Spawn`](crate::Error::Spawn), or
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if a rule that decides by size makes too few batches for a
-    /// step in this epoch.
+    /// The first batch is an error if the epoch cannot begin: if no thread can be started, or if a rule that decides by
+    /// size makes too few batches for a step in this epoch.
     pub fn iter(&self) -> Batches {
         Batches::new(self.blocks())
     }

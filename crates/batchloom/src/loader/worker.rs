@@ -4,9 +4,10 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::error::LoaderCause;
 use super::job::{Done, Job, Task};
 use super::queue::Queue;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Fills pieces of an iteration until there are no more, or the queue stops.
 pub(super) fn work(job: &Job, queue: &Queue) {
@@ -51,7 +52,8 @@ fn fill_one(
         }
         (Ok(Err(error)), None) => queue.fail(error),
         (Err(cause), _) => {
-            queue.fail(Error::Worker { block: block.unwrap_or(0), message: message(&*cause) });
+            let (block, message) = (block.unwrap_or(0), message(&*cause));
+            queue.fail(LoaderCause::Worker { block, message }.into());
         }
     }
     false

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
 use std::sync::{Arc, PoisonError};
 
+use super::error::LoaderCause;
 use super::job::Job;
 use super::queue::Queue;
 use super::worker::work;
+use crate::Result;
 use crate::sync::thread::{self, JoinHandle, ThreadId};
 use crate::sync::{Condvar, Mutex, MutexGuard, process};
-use crate::{Error, Result};
 
 /// The threads of one loader. Several iterations may have some of them at a time.
 pub(super) struct Workers {
@@ -72,7 +73,8 @@ impl Workers {
     /// iteration, for [`leave`](Self::leave).
     ///
     /// # Errors
-    /// [`Error::Spawn`]. No worker is called then, and those that were started park.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a thread cannot be started. No worker is called then, and those that
+    /// were started park.
     pub(super) fn call(&self, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<u64> {
         let mut state = self.shared.lock();
         for _ in state.parked..self.shared.keep {
@@ -93,7 +95,7 @@ impl Workers {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         let (shared, name) = (Arc::clone(&self.shared), format!("batchloom-{}", threads.len()));
-        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
+        let failed = |error: std::io::Error| LoaderCause::Spawn { reason: error.to_string() };
         let thread = thread::Builder::new().name(name).spawn(move || shared.live()).map_err(failed)?;
         threads.push(thread);
         state.parked += 1;

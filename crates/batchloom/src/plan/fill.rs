@@ -15,7 +15,8 @@ impl Plan {
     /// are uneven and [masked](Uneven::Mask).
     ///
     /// # Errors
-    /// [`Error::Rank`](crate::Error::Rank) and [`Error::StepRange`](crate::Error::StepRange).
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn fillers(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
         if self.options().uneven != Uneven::Mask {

@@ -6,8 +6,8 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::Plan;
-use super::epoch::{Measure, Parts};
 use super::mates::rank_correlation;
+use super::parts::{Measure, Parts};
 #[cfg(feature = "report")]
 use crate::batching::CostModel;
 use crate::batching::{BatchShape, Cost};

@@ -1,6 +1,7 @@
 //! The rank of this process and the world size, as the launcher of a run sets them in the environment.
 
-use crate::{Error, Result};
+use super::error::RanksCause;
+use crate::Result;
 
 /// The variables that are read; the first two are set where there are more processes.
 const NAMES: [&str; 8] = [
@@ -30,7 +31,7 @@ const NAMES: [&str; 8] = [
 /// ```
 ///
 /// # Errors
-/// [`Error::Launcher`] if the variables hold no rank below a world size.
+/// [`Kind::Argument`](crate::Kind::Argument) if the variables say no rank below a world size.
 pub fn launched() -> Result<Option<(u32, u32)>> {
     launched_by(|name| std::env::var(name).ok())
 }
@@ -50,7 +51,8 @@ pub fn launched_by(get: impl Fn(&str) -> Option<String>) -> Result<Option<(u32, 
         Some(found) => Ok(Some(found)),
         None => {
             let said = |name: &&str| Some(format!("{name}={:?}", get(name)?));
-            Err(Error::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") })
+            Err(RanksCause::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") }
+                .into())
         }
     }
 }

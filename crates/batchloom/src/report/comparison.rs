@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
+use super::error::ReportCause;
 use super::statistics::counted;
+use crate::batching::error::BatchingCause;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
 use crate::{Plan, Result};
@@ -106,8 +108,8 @@ impl Comparison {
     /// ```
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and
-    /// [`Error::NoSamples`](crate::Error::NoSamples) if there are no rules to compare.
+    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Kind::Data`](crate::Kind::Data) if there
+    /// are no rules to compare.
     pub fn new(
         sizes: &Sizes,
         rules: &[Rule],
@@ -120,15 +122,14 @@ impl Comparison {
             Compared::new(sizes, rule, world_size, cost)
         };
         let rules = rules.iter().map(compared).collect::<Result<Vec<_>>>()?;
-        let best = best(&rules).ok_or(crate::Error::NoSamples)?;
+        let best = best(&rules).ok_or(BatchingCause::NoSamples)?;
         Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
     }
 
     /// Every rule, with batches of `budget` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if there are none, and
-    /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are none, or if a bin would be larger than 2^28.
     pub fn usual_rules(sizes: &Sizes, budget: Budget, cost: Option<CostModel>) -> Result<Vec<Rule>> {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
@@ -205,8 +206,7 @@ impl Compared {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
                 if !time.epoch.is_finite() {
-                    let found = format!("such that an epoch of {rule} costs {}", time.epoch);
-                    return Err(crate::Error::Cost { found });
+                    return Err(ReportCause::Cost { rule: rule.to_string(), cost: time.epoch }.into());
                 }
                 (stats, Some(time.epoch), time.waiting)
             }

@@ -3,6 +3,7 @@
 //! A [`Plan`](crate::Plan) is the batches of one epoch, for ever. A [`Run`] goes from epoch to epoch. A
 //! [`Loader`](crate::Loader) holds one; programs with their own readers hold one without a loader.
 
+mod error;
 mod iteration;
 mod metrics;
 mod progress;

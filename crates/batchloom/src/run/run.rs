@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::error::RunCause;
 use super::iteration::Iteration;
 use super::metrics::Metrics;
 use super::progress::Progress;
 use crate::batching::Listed;
 use crate::plan::State;
-use crate::{Error, Plan, Result};
+use crate::plan::error::PlanCause;
+use crate::{Plan, Result};
 
 /// The place in a run, on one rank: which epoch is under way, and how many of its batches were handed over.
 ///
@@ -118,13 +120,10 @@ impl Run {
     /// The run of `rank` that begins with `plan`, which is an epoch, or the rest of one.
     ///
     /// # Errors
-    /// [`Error::Rank`] if the plan has no such rank.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan has no such rank.
     pub fn new(plan: Plan, rank: u32) -> Result<Self> {
-        let world_size = plan.world_size();
-        match rank < world_size {
-            true => Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None }),
-            false => Err(Error::Rank { rank, world_size }),
-        }
+        plan.require_rank(rank)?;
+        Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None })
     }
 
     /// The rank that is served.
@@ -229,11 +228,11 @@ impl Run {
     /// ahead of their use.
     ///
     /// # Errors
-    /// [`Error::StepRange`] if the iteration has [handed over](Self::handed_over) fewer.
+    /// [`Kind::Range`](crate::Kind::Range) if the iteration has [handed over](Self::handed_over) fewer.
     pub fn state_after(&self, batches: u64) -> Result<State> {
         let handed = self.handed_over();
         if batches > handed {
-            return Err(Error::StepRange { found: batches, steps: handed.saturating_add(1) });
+            return Err(PlanCause::StepRange { found: batches, steps: handed.saturating_add(1) }.into());
         }
         if batches == handed {
             return Ok(self.state());
@@ -256,7 +255,8 @@ impl Run {
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`], [`Error::NotListed`], and [`Error::SampleRange`]. The run is unchanged then.
+    /// Those of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself;
+    /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The run is unchanged then.
     pub fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
         let plan = self.part.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?;
         self.enter_at(state, plan);
@@ -313,8 +313,9 @@ impl Run {
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
-    /// [`Error::NotListed`], [`Error::SampleRange`], and [`Error::StateLists`] if a part of the epoch was taken from
-    /// other lists.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
+    /// from other lists.
     pub fn set_lists(&mut self, lists: Listed) -> Result<()> {
         self.enter(self.upcoming().with_lists(lists)?);
         Ok(())
@@ -340,7 +341,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::World`], and [`Error::NothingLeft`] if this number of ranks would take no step. The
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many ranks would take no step. The
     /// run is unchanged then.
     pub fn serve(&mut self, rank: u32, world_size: u32) -> Result<()> {
         if (rank, world_size) == (self.rank, self.world_size()) {
@@ -349,9 +350,7 @@ impl Run {
         let upcoming = self.upcoming();
         let plan =
             if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
-        if rank >= world_size {
-            return Err(Error::Rank { rank, world_size });
-        }
+        plan.require_rank(rank)?;
         self.serve_plan(rank, plan);
         Ok(())
     }
@@ -373,17 +372,18 @@ impl Run {
     /// Refuses another rank in the middle of an epoch.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`].
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if an epoch is under way.
     pub(crate) fn check_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         match &self.progress {
-            Some(progress) if self.is_mid_epoch() => Err(Error::MidEpoch {
+            Some(progress) if self.is_mid_epoch() => Err(RunCause::MidEpoch {
                 taken: progress.steps(),
                 total: progress.total(),
                 epoch: self.part.plan.epoch(),
                 served: (self.rank, self.world_size()),
                 rank,
                 world_size,
-            }),
+            }
+            .into()),
             _ => Ok(()),
         }
     }

@@ -41,7 +41,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Allocates at least `bytes` bytes, zeroed and page-aligned.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let failed = |error: std::io::Error| Error::Memory { bytes, reason: error.to_string() };
+        let failed = |error: std::io::Error| Error::out_of_memory(bytes, error.to_string());
         let map = MmapMut::map_anon(bytes.max(1)).map_err(failed)?;
         // This is only advice: if the kernel has no large pages, small ones do.
         #[cfg(target_os = "linux")]

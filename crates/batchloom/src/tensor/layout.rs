@@ -1,6 +1,7 @@
 //! The places of an array's elements in its memory: shape, byte strides, offset.
 
-use crate::{Error, Result};
+use super::error::TensorCause;
+use crate::Result;
 
 /// Shape, byte strides and byte offset of an array in a piece of memory.
 ///
@@ -17,7 +18,7 @@ impl Layout {
     /// A layout with all elements of `size` bytes inside `bytes` bytes of memory.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an element would lie outside, or strides and shape differ in length.
+    /// [`Kind::Data`](crate::Kind::Data) if an element would lie outside, or strides and shape differ in length.
     pub fn new(shape: &[usize], strides: &[isize], offset: usize, size: usize, bytes: usize) -> Result<Self> {
         let layout = Self { shape: shape.to_vec(), strides: strides.to_vec(), offset };
         let inside = shape.len() == strides.len()
@@ -27,7 +28,10 @@ impl Layout {
             };
         match inside {
             true => Ok(layout),
-            false => Err(Error::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }),
+            false => {
+                Err(TensorCause::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }
+                    .into())
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 
+use super::error::FileCause;
 use super::{DType, Layout, Tensor};
 use crate::{Error, Result};
 
@@ -40,8 +41,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] if the bytes are no such file, if it is cut or has bytes after its array, or if the elements are
-    /// no numbers in this machine's byte order: not times, texts, records or objects.
+    /// [`Kind::Data`](crate::Kind::Data) if the bytes are no such file, if it is cut or has bytes after its array, or
+    /// if the elements are no numbers in this machine's byte order: times, texts, records and objects are none.
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
         let (text, start) = header_of(&file)?;
@@ -194,5 +195,5 @@ fn no_numbers(descr: &str) -> Error {
 }
 
 fn no_file(reason: String) -> Error {
-    Error::File { format: FORMAT, reason }
+    FileCause::File { format: FORMAT, reason }.into()
 }

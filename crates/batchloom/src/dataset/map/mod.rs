@@ -4,6 +4,7 @@
 //! before anything is read. A block is one batch. Its samples are read first, by all threads; only then are its fields
 //! known, and the block is laid out like any other.
 
+mod error;
 mod reading;
 mod source;
 
@@ -17,18 +18,19 @@ use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::kind::{
-    CollateOptions, Collated, CollatedAhead, Collation, Content, ContentRequest, EpochKey, Index, Kind,
-    Ragged, formed,
-};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, formed};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
+use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
     Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
     ReadField, ReadParts, Segments, Slot, SlotWriter, WholeField,
 };
+use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
+use error::MapCause;
 
 /// The treatment of a sample that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -145,12 +147,12 @@ impl MapDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::SizesLength`].
+    /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
         let Self { reader, samples, sizes, variable, on_error } = self;
         if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)
         {
-            return Err(Error::SizesLength { found, samples });
+            return Err(BatchingCause::SizesLength { found, samples }.into());
         }
         let (sizes, selection) = (sizes.map(Sizes::new), None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
@@ -175,9 +177,7 @@ impl Kind for MapDataset {
         let named = self.variable.iter().flatten();
         let mut slotted = named.filter(|name| options.slots.iter().any(|(field, _)| field == *name));
         if let Some(field) = slotted.next() {
-            let reason =
-                "it is as long as the size of its sample, and it has a slot; expected one of the two";
-            return Err(Error::FieldOption { field: field.clone(), reason: reason.to_owned() });
+            return Err(MapCause::SlotOfColumn { field: field.clone() }.into());
         }
         let ragged =
             self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
@@ -201,7 +201,7 @@ impl Kind for MapDataset {
             true => text
                 .and_then(|text| Ok((text, sizes()?)))
                 .map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
-            false => Err(Error::SelectionSamples { found, expected }),
+            false => Err(SelectionCause::Samples { found, expected }.into()),
         })
     }
 
@@ -347,8 +347,8 @@ impl ReadBatch {
         };
         let dtypes: Vec<_> = names.iter().zip(&self.first.1.fields).map(of).collect();
         let options = options.with_types(&names, &dtypes)?;
-        check_names("collate", options.slots.iter().map(|(name, _)| name), &names)?;
-        check_names("fields", dataset.variable.iter().flatten(), &names)?;
+        check_names("fields", options.slots.iter().map(|(name, _)| name), &names)?;
+        check_names("columns", dataset.variable.iter().flatten(), &names)?;
         check_names("pad_value", options.pad_numbers.iter().filter_map(|(name, _)| name.as_ref()), &names)?;
         let mut variable = false;
         let mut fields = Vec::new();

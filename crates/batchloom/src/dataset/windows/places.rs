@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
+use super::error::WindowsCause;
 use super::shape::{Anchor, SampledBy, Short, WindowShape};
 use crate::collate::{Place, Places};
 use crate::dataset::selection::Selection;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The places of all windows.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ impl Windows {
     /// The windows of `series` with horizons in `parts`; some parts may have no step of a series if `may_be_absent`.
     ///
     /// # Errors
-    /// [`Error::SeriesTooShort`] and [`Error::NoWindows`].
+    /// [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no window.
     pub(super) fn new(
         shape: WindowShape,
         series: Vec<Range<usize>>,
@@ -66,13 +67,14 @@ impl Windows {
             }
         }
         if let Some(&first) = too_short.first() {
-            return Err(Error::SeriesTooShort {
+            return Err(WindowsCause::SeriesTooShort {
                 series: first as u64,
                 length: if may_be_absent { parts[first].len() } else { series[first].len() },
                 least: shape.least_len(),
                 count: too_short.len() as u64,
                 of: series.len() as u64,
-            });
+            }
+            .into());
         }
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let mut before = Vec::with_capacity(holders.len() + 1);
@@ -82,7 +84,9 @@ impl Windows {
             before.push(before[before.len() - 1].saturating_add(samples));
         }
         match holders.is_empty() {
-            true => Err(Error::NoWindows { series: series.len() as u64, least: shape.least_len() }),
+            true => {
+                Err(WindowsCause::NoWindows { series: series.len() as u64, least: shape.least_len() }.into())
+            }
             false => Ok(Self { shape, series, parts, holders, before, selection: None }),
         }
     }
@@ -105,7 +109,7 @@ impl Windows {
     /// The number of different windows.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn distinct(&self) -> Result<u64> {
         let Some(selection) = &self.selection else {
             return Ok(self.holders.iter().map(|holder| holder.windows).sum());
