@@ -22,14 +22,14 @@ causes! {
 }
 
 impl Error {
-    /// The error of [`Kind::Memory`](crate::Kind::Memory) for bytes that could not be allocated, and the reason that the
-    /// system gave. It is for functions that allocate memory for a loader.
+    /// The error of [`Kind::Memory`](crate::Kind::Memory) for bytes that could not be allocated, and the reason that
+    /// the system gave. It is for functions that allocate memory for a loader.
     pub fn out_of_memory(bytes: usize, reason: String) -> Self {
         MemoryCause::Memory { bytes, reason }.into()
     }
 }
 
-/// Checks that so many bytes can be had now. This takes a microsecond, and touches none of them.
+/// Checks that a number of bytes can be had now. This takes a microsecond, and touches no byte.
 ///
 /// # Errors
 /// [`Kind::Memory`](crate::Kind::Memory).

@@ -27,13 +27,14 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_values: Vec<(String, Scalar)>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
-    /// The numbers that pad fields whose types are not known yet, by name, or all of them.
+    /// The numbers that pad fields of types that are not known yet, by name, or all of them.
     pub(crate) pad_numbers: Vec<(Option<String>, f64)>,
-    /// The fields, by name, whose types do not hold the number that pads all fields, with both: these must not be padded.
+    /// The fields, by name, whose types do not hold the number that pads all fields, with both: these must not be
+    /// padded.
     pub(crate) unpadded: Vec<(String, f64, DType)>,
     /// The way of samples to their slots, for some fields by name.
     pub(crate) slots: Vec<(String, Slot)>,
-    /// The field whose next tokens are labels.
+    /// The field with the labels, its next tokens.
     pub(crate) labels: Option<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
     pub(crate) rows: Option<(u64, u64)>,
@@ -42,8 +43,8 @@ pub(crate) struct CollateOptions {
 }
 
 impl CollateOptions {
-    /// Returns true if values of some field may differ from those of the data: they are converted, scaled, or go through
-    /// slots.
+    /// Returns true if values of some field may differ from those of the data: they are converted, scaled, or go
+    /// through slots.
     pub(crate) fn changes_values(&self) -> bool {
         !self.fields.is_empty() || !self.slots.is_empty()
     }
@@ -137,9 +138,10 @@ pub(crate) struct Collation {
     pub(crate) compressed: Vec<BySource<SparseRows>>,
     /// The masks and the lengths that batches hold, and the fields that each of them describes.
     pub(crate) descriptions: Vec<Description>,
-    /// The fields whose samples have lengths of their own, beside those of the others.
+    /// The fields with separate lengths.
     pub(crate) own_lengths: Vec<BySource<Sequences>>,
-    /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is shorter.
+    /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is
+    /// shorter.
     pub(crate) shorter_from: Option<u64>,
     /// The places of samples in the data that forms read.
     pub(crate) located: Located,
@@ -190,8 +192,8 @@ impl Collation {
 }
 
 impl Collation {
-    /// The same fields, and the marks of places: `index` if some only fill up, unless it is there, and `weight`, which is
-    /// 0 at those and at the members that `skipped` names.
+    /// The same fields, and the marks of places: `index` if some only fill up, unless it is there, and `weight`, which
+    /// is 0 at those and at the members that `skipped` names.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if the data has a field of such a name.
@@ -257,8 +259,8 @@ impl Collation {
         Ok(self)
     }
 
-    /// Gives the mask and the lengths of a field with slots the shape of its slots, where they describe no field without
-    /// slots. Of several fields, they describe the first.
+    /// Gives the mask and the lengths of a field with slots the shape of its slots, where they describe no field
+    /// without slots. Of several fields, they describe the first.
     fn describe(&mut self, name: &String, slotted: &Arc<Slotted>, options: &CollateOptions) {
         let has_slot = |field: &String| options.slots.iter().any(|(slotted, _)| slotted == field);
         let is_first = |description: &&Description| description.fields.first() == Some(name);
@@ -300,7 +302,7 @@ impl Collation {
         Ok(self)
     }
 
-    /// The conversions of fields that come in other types.
+    /// The conversions of fields to other types.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
@@ -312,7 +314,7 @@ impl Collation {
         Ok(found)
     }
 
-    /// Refuses samples whose sizes are not the lengths of all their fields.
+    /// Refuses samples with sizes that are not the lengths of all their fields.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if batches cannot be padded to given lengths.
@@ -341,8 +343,8 @@ impl Collation {
         self.own
     }
 
-    /// The same fields, and one named `name`, the number of the dataset that each sample is of: `datasets` has it for each
-    /// source.
+    /// The same fields, and one named `name`, the number of the dataset that each sample is of: `datasets` has it for
+    /// each source.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of that name.
@@ -356,7 +358,7 @@ impl Collation {
         Ok(Self { names, forms, ..self })
     }
 
-    /// The number of sources that samples come from.
+    /// The number of sources of samples.
     pub(super) fn sources(&self) -> u32 {
         let sources = self.forms.first().and_then(|form| form.sources()).map_or(1, <[_]>::len);
         u32::try_from(sources).unwrap_or(u32::MAX)
@@ -432,7 +434,7 @@ fn shape_text(shape: &[Option<usize>]) -> String {
     format!("[{}]", extents.collect::<Vec<_>>().join(", "))
 }
 
-/// The field of a batch of one, as an array of its own.
+/// The field of a batch of one sample, as an array without the first dimension.
 pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
@@ -455,7 +457,7 @@ pub(crate) struct Collated {
     /// True for each member that is left out, if batches mark these.
     pub(crate) marks: Option<Arc<[bool]>>,
     pub(crate) skipped: Skipped,
-    /// The sample that others are compared to, and its layout.
+    /// The sample that later samples are compared to, and its layout.
     pub(crate) first: Option<(u64, SampleLayout)>,
 }
 
@@ -470,7 +472,7 @@ pub(crate) struct CollatedAhead {
 /// The facts about samples that differ in size.
 #[derive(Debug, Clone)]
 pub(crate) struct Ragged {
-    /// The field whose extents are those of all, or `None` if samples differ in one dimension, and nothing but their
+    /// The field with the extents of all, or `None` if samples differ in one dimension, and nothing but their
     /// sizes is known.
     pub(crate) guide: Option<BySource<Sequences>>,
     /// The sizes that a plan counts.
@@ -486,7 +488,8 @@ pub(crate) struct Ragged {
 pub(crate) enum Index {
     /// The sample.
     Rows,
-    /// The row that a window begins with, and the steps of zeros before it; and after the table, if `lists`, the samples.
+    /// The row that a window begins with, and the steps of zeros before it; and after the table, if `lists`, the
+    /// samples.
     Windows { places: Arc<dyn Places>, lists: bool },
     /// The place and the extents of each sample in each variable field, and whether batches are concatenations.
     Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },

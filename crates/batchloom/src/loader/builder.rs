@@ -96,7 +96,7 @@ impl LoaderBuilder {
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
     /// hold is an error of its batch: a number out of its range, or a fraction or NaN as an
-    /// integer. Rounding to a floating type is none. Default: the type of the data.
+    /// integer. Rounding to a floating type is no error. Default: the type of the data.
     pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
         self.collate.field(field.into()).dtype = Some(dtype);
         self

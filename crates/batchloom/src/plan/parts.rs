@@ -30,12 +30,12 @@ pub(super) struct Measure {
     /// Samples that are truncated, and the elements that this costs.
     pub(super) truncated: u64,
     pub(super) truncated_tokens: u64,
-    /// Samples that begin in the batch and go on in others.
+    /// Samples that begin in the batch and continue in later ones.
     pub(super) split: u64,
 }
 
 impl Measure {
-    /// The same batch without some of its members, whose places stay.
+    /// The same batch without some of its members; their places stay.
     pub(super) fn without(self, members: &Self) -> Self {
         Self {
             samples: self.samples - members.samples,
@@ -49,7 +49,7 @@ impl Measure {
 }
 
 impl Parts {
-    /// As many parts as `len` says: the first ones, or all and then the first ones again.
+    /// `len` parts: the first parts, or all parts and then the first parts again.
     pub(super) fn fitted(self, len: Option<u64>) -> Self {
         let Self { samples, starts, sizes } = self;
         Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
@@ -77,7 +77,7 @@ impl Parts {
     }
 }
 
-/// As many elements as `len` says: the first ones, or all and then the first ones again.
+/// `len` elements: the first elements, or all elements and then the first elements again.
 pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
     let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
     let own = elements.len();
