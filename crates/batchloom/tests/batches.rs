@@ -221,7 +221,7 @@ fn bad_datasets_are_named() {
     refused(loader().rank(2, 2).build(), Kind::Argument, &["rank is 2", "world of 2"]);
     let wide = Tensor::new(Bytes::from(vec![0; 8]), DType::U64, &[1 << 40, 1 << 40], &[0, 0], 0).unwrap();
     let wide = Loader::builder(TensorDataset::new([("x", wide)]).unwrap()).batch_size(1 << 20);
-    let words = ["a batch of 1048576 samples", "more than 18446744073709551615 bytes"];
+    let words = ["a batch of 1048576 samples", "8796093022208 bytes"];
     refused(wide.build(), Kind::Argument, &words);
 }
 

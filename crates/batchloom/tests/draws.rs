@@ -597,7 +597,7 @@ fn schedules_that_make_no_sense() {
     for (changes, words) in [
         (vec![(4, vec![1.0, 2.0]), (4, vec![2.0, 1.0])], ["from 4 on", "increase"]),
         (vec![(0, vec![1.0, 2.0])], ["from 0 on", "increase"]),
-        (vec![(4, vec![1.0])], ["1 for 2 sources", "from 4 on"]),
+        (vec![(4, vec![1.0])], ["1 weights for 2 sources", "from 4 on"]),
         (vec![(4, vec![1.0, f64::NAN])], ["source 1", "NaN"]),
         (vec![(4, vec![0.0, 0.0])], ["2 sources", "0"]),
     ] {

@@ -174,7 +174,7 @@ proptest! {
             let named = |format: &'static str| {
                 move |error: &Error| is(error, Kind::Data, &[&format!("the bytes are no {format} file of arrays")])
             };
-            prop_assert!(Tensor::from_npy(file.clone()).as_ref().err().is_none_or(named("npy")));
+            prop_assert!(Tensor::from_npy(file.clone()).as_ref().err().is_none_or(named(".npy")));
             prop_assert!(Tensor::from_safetensors(file).as_ref().err().is_none_or(named("safetensors")));
         }
     }

@@ -445,7 +445,8 @@ fn samples_of_other_layouts_are_refused() {
         let loader =
             Loader::builder(MapDataset::new((40, odd)).build().unwrap()).batch_size(4).num_threads(threads);
         let error = failure(loader.build().unwrap());
-        let text = "field x of sample 17 is float32[2]; that of sample 0 was float32[1]: expected one type and shape";
+        let text =
+            "field x of sample 17 is float32[2]; in sample 0 it was float32[1]: expected one type and shape";
         assert!(error.to_string().starts_with(text), "{error}");
         assert_eq!(error.kind(), Kind::Data);
         let loader = Loader::builder(MapDataset::new((40, renamed)).build().unwrap())

@@ -210,7 +210,7 @@ fn a_field_with_the_name_of_a_mark_is_refused() {
         let dataset = TensorDataset::new([(name, x)]).unwrap();
         let loader = |uneven| Loader::builder(dataset.clone()).uneven(uneven).build();
         let words = [&format!("field `{name}` has the name of a mark"), "uneven \"mask\""];
-        refused(loader(Uneven::Mask), Kind::Data, &words);
+        refused(loader(Uneven::Mask), Kind::Argument, &words);
         assert!(loader(Uneven::Pad).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with rules, and with the samples that they divide into batches.
+//! Causes of errors about rules, and about the samples that they divide into batches.
 
 use crate::error::causes;
 

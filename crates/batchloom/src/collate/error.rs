@@ -1,4 +1,4 @@
-//! What is wrong with the way that a field goes into batches.
+//! Causes of errors about the way that a field goes into batches.
 
 use crate::DType;
 use crate::error::causes;

@@ -196,7 +196,7 @@ impl Collation {
     /// is 0 at those and at the members that `skipped` names.
     ///
     /// # Errors
-    /// [`Kind::Data`](crate::Kind::Data) if the data has a field of such a name.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
     pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
         let mut fields: Vec<(String, Arc<dyn Form>)> =
             self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with data, with selections and splits of it, and with what is asked of its kind.
+//! Causes of errors about data, about selections and splits of it, and about what is asked of its kind.
 
 use crate::DType;
 use crate::error::causes;

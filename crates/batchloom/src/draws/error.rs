@@ -1,4 +1,4 @@
-//! What is wrong with weights, and with the sources that samples are drawn from.
+//! Causes of errors about weights, and about the sources that samples are drawn from.
 
 use crate::error::causes;
 
@@ -14,14 +14,14 @@ causes! {
         /// Weights that were written down are read again.
         #[error("the units of weights begin with {first:?} and end with {last:?}; expected them to rise from 0")]
         Units { first: Option<u64>, last: Option<u64> } is Argument of "weights",
-        #[error("the history has weights of {found} sources; expected weights of {sources}")]
+        #[error("the history has weights of {found} sources; expected weights of {sources} sources")]
         HistorySources { found: usize, sources: usize } is Argument of "weights",
 
         #[error(
             "the schedule has weights from {amount} on after weights from {last} on; expected amounts that increase"
         )]
         ScheduleOrder { amount: u64, last: u64 } is Argument of "schedule",
-        #[error("the schedule has {found} weights from {amount} on for {sources} sources; expected one for each")]
+        #[error("the schedule has {found} weights for {sources} sources from {amount} on; expected one for each")]
         ScheduleCount { amount: u64, found: usize, sources: usize } is Argument of "schedule",
 
         #[error("source {name} has no {what}; expected some, or a weight of 0")]

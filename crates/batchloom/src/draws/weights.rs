@@ -131,7 +131,7 @@ fn checked_sum(weights: &[f64], of: &'static str) -> Result<f64> {
     if let Some(place) = wrong {
         return Err(DrawsCause::Weight { of, place, weight: weights[place] }.into());
     }
-    let total: f64 = weights.iter().sum();
+    let total = weights.iter().fold(0.0, |total, weight| total + weight);
     match total > 0.0 && total.is_finite() {
         true => Ok(total),
         false => Err(DrawsCause::WeightSum { of, count: weights.len(), total }.into()),

@@ -1,4 +1,4 @@
-//! How a folder names the causes of its errors: each with its text, its kind and the facts that callers may ask for.
+//! `causes!`, by which a folder names the causes of its errors: each with its text, its kind and the facts in it.
 
 /// Defines the causes that a folder raises, and makes an [`Error`](crate::Error) of each.
 ///

@@ -33,8 +33,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Raised>);
 
-/// What was raised. A function of the user may raise objects whose text takes a lock, so that one is asked for when it is
-/// shown, and not before.
+/// The contents of an error. A function of the user may raise an object whose text takes a lock, so it is asked for when it
+/// is shown, and not before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Raised {
     Told { kind: Kind, text: String, facts: Facts },

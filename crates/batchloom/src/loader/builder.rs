@@ -276,9 +276,10 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// Those of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if there
-    /// are no threads, if a batch is larger than this machine can address, or if an option or the rule does not go with
-    /// the kind of data or with its fields; [`Kind::Data`](crate::Kind::Data) if a field has the name of another, or of
-    /// what describes batches, such as the marks of [`Uneven::Mask`](crate::ranks::Uneven::Mask).
+    /// are no threads, if a batch is larger than this machine can address, if an option or the rule does not go with the
+    /// kind of data or with its fields, or if a field has the name of a mark of
+    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask); [`Kind::Data`](crate::Kind::Data) if a field has the name of a field
+    /// that describes batches.
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;

@@ -1,4 +1,4 @@
-//! What is wrong with the options of loaders, with the memory of blocks, and with threads.
+//! Causes of errors about the options of loaders, about the memory of blocks, and about threads.
 
 use crate::error::causes;
 

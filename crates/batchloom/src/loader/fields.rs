@@ -49,7 +49,7 @@ impl Fields {
     /// The fields of a batch of read samples.
     ///
     /// # Errors
-    /// [`Kind::Data`](crate::Kind::Data) if a field has the name of a mark; and errors of options for fields.
+    /// [`Kind::Argument`](crate::Kind::Argument) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
         Ok(Self { nesting, ..fields })

@@ -1,4 +1,4 @@
-//! What is wrong with the options of plans, with places in them, and with states to go on from.
+//! Causes of errors about the options of plans, about places in them, and about states to go on from.
 
 use crate::error::causes;
 

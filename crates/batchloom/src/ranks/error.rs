@@ -1,4 +1,4 @@
-//! What is wrong with ranks that a launcher says.
+//! Causes of errors about ranks that a launcher says.
 
 use crate::error::causes;
 

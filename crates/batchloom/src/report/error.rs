@@ -1,4 +1,4 @@
-//! What is wrong with what a report is asked to compare.
+//! Causes of errors about what a report is asked to compare.
 
 use crate::error::causes;
 

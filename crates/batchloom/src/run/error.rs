@@ -1,4 +1,4 @@
-//! What a run cannot do where it stands.
+//! Causes of errors about runs, where they stand.
 
 use crate::error::causes;
 

@@ -1,4 +1,4 @@
-//! What is wrong with arrays.
+//! Causes of errors about arrays.
 
 use crate::DType;
 use crate::error::causes;

@@ -1,4 +1,4 @@
-//! What is wrong with the options of samples that are made on demand. What is wrong with a sample is a
+//! Causes of errors about the options of samples that are made on demand. What is wrong with a sample is a
 //! [`ReadError`](crate::error::ReadError).
 
 use crate::error::causes;

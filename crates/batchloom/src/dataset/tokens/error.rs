@@ -1,4 +1,4 @@
-//! What is wrong with tokens, their documents, and streams of them.
+//! Causes of errors about tokens, their documents, and streams of them.
 
 use crate::DType;
 use crate::error::causes;

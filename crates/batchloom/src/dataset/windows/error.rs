@@ -1,4 +1,4 @@
-//! What is wrong with windows, their shape, and the series and parts that they lie in.
+//! Causes of errors about windows, their shape, and the series and parts that they lie in.
 
 use crate::error::causes;
 
