@@ -105,7 +105,7 @@ class JoinedSamples(Samples):
         self.is_formed_without_torch = first.is_formed_without_torch
         arrays = {id(field): field for each in parts for field in each.location.arrays}
         beside = tuple(field for each in parts for field in each.location.beside)
-        self.location = Location(tuple(arrays.values()), beside)
+        self.location = Location(tuple(arrays.values()), beside, len(parts))
 
     def _require_same_frameworks(self) -> None:
         columns = self._whole.fields(engine_rule(FixedSize(1)))

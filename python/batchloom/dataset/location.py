@@ -16,12 +16,14 @@ class Location:
     Attributes:
         arrays: The arrays that samples are taken from, each once; none where samples lie elsewhere.
         beside: Further arrays that a device needs.
+        datasets: The number of datasets whose arrays these are.
         is_on_demand: ``True`` if samples are made or read when their batch is formed, so that fields are known with
             the first block.
     """
 
     arrays: tuple[Field, ...] = ()
     beside: tuple[Field, ...] = ()
+    datasets: int = 1
     is_on_demand: bool = False
 
     @property

@@ -88,7 +88,7 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
     data = samples.device_data()
     lies_together = data is not None and data.lies_together(order.shuffles_documents)
     placement = request.decide(samples, data, getattr(order.rule, "batch_size", 1) if lies_together else None)
-    reason = _why_not_gathered(data, placement, fields, has_bans=order.clears_places)
+    reason = _why_not_gathered(samples, data, placement, fields, has_bans=order.clears_places)
     if reason is not None:
         placement = request.streamed(placement, reason)
     if placement.mode == "host":
@@ -109,12 +109,14 @@ def _views(samples: DeliveryQuestions, order: OrderOfBatches, request: Placement
     return views(source, order.rule, order.neighbours, request, kind)
 
 
-def _why_not_gathered(data: DeviceData | None, placement: Placement, fields: Fields, *, has_bans: bool) -> str | None:
+def _why_not_gathered(
+    samples: DeliveryQuestions, data: DeviceData | None, placement: Placement, fields: Fields, *, has_bans: bool
+) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
     if placement.mode not in ("resident", "sharded"):
         return None
     if data is None:
-        return "batches of its samples are formed in memory alone"
+        return f"samples are those of {samples.location.datasets} datasets"
     if has_bans:
         return "places of banned samples are cleared in memory"
     if fields.slots:
