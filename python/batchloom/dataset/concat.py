@@ -85,7 +85,15 @@ class ConcatDataset(Dataset[Any]):
         return f"ConcatDataset({', '.join(map(repr, self.datasets))}; {many(len(self), 'sample')})"
 
 
-class JoinedSamples(Samples):
+class StoredSamples(Samples):
+    """Samples that are stored in arrays, of which a concatenation copies none."""
+
+    @override
+    def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> ConcatDataset:
+        return ConcatDataset(datasets, source=source)
+
+
+class JoinedSamples(StoredSamples):
     """The samples of several datasets of one kind, of which the host alone forms batches.
 
     Attributes:
@@ -180,9 +188,6 @@ class JoinedSamples(Samples):
     def check(self) -> None:
         for each in self.parts:
             each.check()
-
-
-Samples.concatenated = ConcatDataset
 
 
 class JoinedItems:

@@ -17,9 +17,10 @@ from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import Recipe, override
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, longest, read
@@ -162,7 +163,7 @@ class GroupDataset(Dataset[Form]):
         return f"GroupDataset({fields}; {many(self.stats().rows, 'row')} in {len(self)} groups)"
 
 
-class GroupSamples(Samples):
+class GroupSamples(StoredSamples):
     """Groups of rows that belong together.
 
     Attributes:

@@ -154,8 +154,6 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     is_bare: bool = False
     has_next_tokens: bool = False
     is_formed_without_torch: bool = False
-    # The dataset of the samples of several datasets. Set in concat.py, which stands on this file.
-    concatenated: ClassVar[Callable[..., Any]]
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -216,14 +214,17 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
         return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
 
+    @abstractmethod
     def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
         """Return the dataset of the samples of several datasets, the first of which holds these.
 
         Args:
             datasets: The datasets, in order.
             source: ``True`` if batches hold the number of the dataset of each sample.
+
+        Raises:
+            ArgumentError: They differ in kind, or in a field.
         """
-        return Samples.concatenated(datasets, source=source)
 
     @override
     def sizes(self) -> Sizes | None:

@@ -13,9 +13,10 @@ from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
+from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
@@ -112,7 +113,7 @@ class SequenceDataset(Dataset[Dicts]):
         return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
 
 
-class SequenceSamples(Samples):
+class SequenceSamples(StoredSamples):
     """Sequences of any length, with fixed arrays beside them.
 
     Attributes:

@@ -10,9 +10,10 @@ import batchloom._native as _native
 from batchloom.arrays.field import Field
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
@@ -79,7 +80,7 @@ class TensorDataset(Dataset[Form]):
         return f"TensorDataset({fields}; {many(len(self), 'sample')})"
 
 
-class RowSamples(Samples):
+class RowSamples(StoredSamples):
     """Rows of arrays that share their first dimension.
 
     Attributes:

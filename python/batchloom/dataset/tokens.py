@@ -17,9 +17,10 @@ from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
 from batchloom.dataset.base import Dataset, Tuples
+from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.device.data import DeviceData
@@ -197,7 +198,7 @@ class TokenDataset(Dataset[Tuples]):
         return f"TokenDataset({samples.field!r} in {samples.selectable} documents; {pieces})"
 
 
-class TokenSamples(Samples):
+class TokenSamples(StoredSamples):
     """Pieces of a stream of tokens.
 
     Attributes:

@@ -354,7 +354,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
         is_first = not self._is_compared and self._ranks.is_said
-        return LoggedBatches(self, batches) if is_first or LOGGER.isEnabledFor(INFO) else batches
+        return LoggedBatches(self, batches, self._log_epoch) if is_first or LOGGER.isEnabledFor(INFO) else batches
 
     def _nothing(self) -> Iterator[Batch]:
         """End an iteration without a batch."""

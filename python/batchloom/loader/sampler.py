@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from numbers import Integral
 from typing import Any, Unpack
 
@@ -100,7 +100,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
             ArgumentError: Accelerate would divide batches among ranks that are divided already.
         """
         self._refuse_to_be_divided_twice(sys._getframe(1))
-        return _EpochBatches(self)
+        return _EpochBatches(self._begin)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in a whole epoch: the one under way, or else the next one."""
@@ -222,8 +222,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
 class _EpochBatches:
     """One iteration of a sampler. It begins an epoch with its first batch."""
 
-    def __init__(self, sampler: BatchSampler) -> None:
-        self._sampler = sampler
+    def __init__(self, begin: Callable[[], engine.Iteration]) -> None:
+        self._begin = begin
         self._batches: engine.Iteration | None = None
 
     def __iter__(self) -> _EpochBatches:
@@ -231,7 +231,7 @@ class _EpochBatches:
 
     def __next__(self) -> list[int]:
         if self._batches is None:
-            self._batches = self._sampler._begin()
+            self._batches = self._begin()
         return next(self._batches)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -91,6 +92,10 @@ class OnDemandSamples(Samples, Generic[Source]):
     @override
     def recipe(self) -> Recipe:
         return type(self), (self.source, self.own_sizes, self.options)
+
+    @override
+    def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
+        raise ArgumentError("samples of sources are not put together; expected one source of all samples")
 
     @override
     def field_names(self, rule: Rule) -> LateFieldNames:

@@ -13,8 +13,9 @@ from batchloom.arguments import integer
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples, with_samples
+from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.backtest import Backtest, read_folds
 from batchloom.dataset.windows.covariates import Covariates
@@ -409,7 +410,7 @@ class WindowDataset(Dataset[Form]):
         return f"WindowDataset({fields}; {shown}; {many(len(self), 'window')} of {len(self.offsets) - 1} series)"
 
 
-class WindowSamples(Samples):
+class WindowSamples(StoredSamples):
     """Windows over series.
 
     Attributes:
