@@ -14,6 +14,7 @@ from batchloom.arrays.pickling import kept, opened
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.dataset.samples import Recipe, Samples, restored_samples
 from batchloom.dataset.selection import selected, split
+from batchloom.errors import many
 from batchloom.samples.label_counts import LabelCounts, read_counts
 from batchloom.samples.sizes import HasSizes
 
@@ -147,6 +148,9 @@ class Dataset(HasSizes, Generic[Form]):
         samples = self._samples
         name = samples.field_names(rule).name("count_labels", field)
         return read_counts(*samples.engine().count_labels(name, engine_rule(rule), bool(next_tokens)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({many(len(self), 'sample')})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         attributes = {name: value for name, value in vars(self).items() if name != "_samples"}

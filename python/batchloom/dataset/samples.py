@@ -8,7 +8,7 @@ that :meth:`Samples.device_data` returns. Where samples lie is a value of its ow
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import batchloom._native as _native
@@ -42,11 +42,8 @@ Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
 """A function, and the arguments with which it makes samples."""
 
 
-class PlanQuestions(Protocol):
+class PlanQuestions(Sized, Protocol):
     """The questions of a plan: which samples there are."""
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
 
     def sizes(self) -> Sizes | None:
         """Return the size of each sample; ``None`` if all count the same."""
@@ -77,6 +74,7 @@ class LoaderQuestions(Protocol):
     def is_bare(self) -> bool:
         """``True`` if a batch is one array, and not a tuple of one."""
 
+    @abstractmethod
     def engine(self) -> _native.Dataset:
         """Return the samples as the engine sees them."""
 
@@ -94,23 +92,13 @@ class LoaderQuestions(Protocol):
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
 
+    @abstractmethod
     def schema(self, columns: Columns) -> Schema:
         """Return the schema of batches, given the names and types of the fields that the engine makes."""
 
-    def late_schema(self, columns: Columns, nesting: str) -> Schema:
-        """Return the schema of batches whose fields are known with the first block, which tells them.
 
-        Args:
-            columns: The names and types of its fields.
-            nesting: The text of the structure of its samples.
-        """
-
-
-class DeliveryQuestions(Protocol):
+class DeliveryQuestions(Sized, Protocol):
     """The questions of a delivery: where samples lie, and which ways their batches can take."""
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
 
     location: Location
     """The place where samples lie."""
@@ -127,7 +115,12 @@ class DeliveryQuestions(Protocol):
         """Raise if an array was resized or moved since it was borrowed."""
 
     def late_schema(self, columns: Columns, nesting: str) -> Schema:
-        """Return the schema of batches, as for a loader."""
+        """Return the schema of batches whose fields are known with the first block, which tells them.
+
+        Args:
+            columns: The names and types of its fields.
+            nesting: The text of the structure of its samples.
+        """
 
     def windows(self, documents: bool) -> ArrayWindows | None:
         """Return the windows that samples are, if a batch of neighbours is one slice of a template; else ``None``.
@@ -166,14 +159,6 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     @abstractmethod
     def sample(self, sample: int) -> Any:
         """Return one sample, given a number that is not negative."""
-
-    @abstractmethod
-    def engine(self) -> _native.Dataset:
-        """Return the samples as the engine sees them."""
-
-    @abstractmethod
-    def schema(self, columns: Columns) -> Schema:
-        """Return the schema of batches, given the names and types of the fields that the engine makes."""
 
     @abstractmethod
     def recipe(self) -> Recipe:
