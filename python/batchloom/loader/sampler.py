@@ -19,7 +19,6 @@ from batchloom.plan.attributes import PlanAttributes
 from batchloom.plan.options import PlanKeywords, PlanOptions
 from batchloom.plan.plan import Plan, engine_plan, made_plan
 from batchloom.ranks.ranks import RankFinder
-from batchloom.samples.sizes import Sizes, read
 
 
 class BatchSampler(PlanAttributes, EpochSampler):
@@ -245,8 +244,7 @@ def _counted(data: Any) -> tuple[int, Any]:
     if isinstance(data, Integral) and not isinstance(data, bool):
         return integer("data", int(data)), None
     if isinstance(data, Dataset):
-        sizes: Sizes | None = None if (found := samples_of(data).engine().sizes()) is None else read(found)
-        return len(data), sizes
+        return len(data), samples_of(data).sizes()
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__") or _are_numbers(data):
         return len(data), data
     if isinstance(data, Sized):
