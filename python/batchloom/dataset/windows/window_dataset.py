@@ -398,8 +398,11 @@ class WindowDataset(Dataset[Form]):
             series = train._samples.scaled(scale, per_series)
             return lambda dataset: with_samples(dataset, dataset._samples.over(series))
 
-        within = partial(samples.within, ranges)
-        return Backtest(folds, lambda *part: with_samples(self, within(*part)), None if scale is None else scale_by)
+        return Backtest(
+            folds,
+            lambda part, reach_back: with_samples(self, samples.within(ranges, part, reach_back)),
+            None if scale is None else scale_by,
+        )
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(span.field) for span in self._samples.array_windows.spans.values())
