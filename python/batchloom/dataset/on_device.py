@@ -55,7 +55,7 @@ class SamplesOnDevice(DeviceData, Generic[Kind]):
 
     @override
     def lies_together(self, documents: bool) -> bool:
-        return self.samples.lie_together
+        return self.samples.are_neighbours
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:

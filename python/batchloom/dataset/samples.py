@@ -191,7 +191,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         return first + start, end + start
 
     @property
-    def lie_together(self) -> bool:
+    def are_neighbours(self) -> bool:
         """``True`` if the samples are neighbours in the data."""
         return self.selection is None or self.selection.range is not None
 

@@ -272,7 +272,7 @@ class TokenSamples(StoredSamples):
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
-        separator, are_listed = self.options["separator"], not self.lie_together
+        separator, are_listed = self.options["separator"], not self.are_neighbours
         if self.offsets is None or (separator is None and not are_listed):
             return self._stored(start, end)
         documents: Array = numpy.arange(len(self.offsets) - 1)
@@ -326,7 +326,7 @@ class TokenSamples(StoredSamples):
 
     def lies_together(self, documents: bool) -> bool:
         """Return whether neighbouring pieces lie together, where documents may be shuffled."""
-        return self.lie_together and not documents and self.options["mode"] == "chunk"
+        return self.are_neighbours and not documents and self.options["mode"] == "chunk"
 
     @property
     @override

@@ -125,7 +125,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         order, source, blocks = self._order, self._source, self._delivery.blocks
         fields = self._engine_fields = self._fields.for_engine(blocks, has_bans=order.has_bans)
         threads = 1 if delivery.num_threads is None and is_worker() else delivery.num_threads
-        dataset, memory = source.for_loader(threads, self._fields)
+        dataset, memory = source.held.for_loader(threads, self._fields)
         rank, world_size = self._ranks.given or (0, 1)
         counts = source.label_counts
         return _native.Loader(

@@ -1,7 +1,7 @@
 """`Source`: the samples of a loader, and the facts about them that later stages need.
 
 A stage asks a `Source`, which asks the dataset: plans ask which samples there are (`PlanSource`), fields ask what a
-sample holds (`FieldSource`), and the loader asks for the dataset as the engine sees it.
+sample holds (`FieldSource`). The loader and the delivery ask its samples themselves.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import batchloom._native as _native
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.fields import Fields
 from batchloom.dataset.base import Dataset, current, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
-from batchloom.dataset.samples import Memory
 from batchloom.errors import ArgumentError
 from batchloom.plan.options import PlanOptions
 from batchloom.samples.draws import draws_of
@@ -119,15 +117,6 @@ class Source:
     def engine(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
         return self.held.engine()
-
-    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
-        """Return the dataset for one loader, and where blocks have to lie, if that matters.
-
-        Args:
-            threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            fields: The treatment of each field.
-        """
-        return self.held.for_loader(threads, fields)
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
         """Return the fields of batches of a rule, and the keys by which arguments name them."""

@@ -26,9 +26,6 @@ class Chunks:
 
     def __init__(self, read, samples, chunk, kept=2):
         self.read, self.count, self.chunk, self.kept = read, samples, chunk, kept
-        self._set_up()
-
-    def _set_up(self):
         self.reads, self._chunks, self._lock = 0, OrderedDict(), threading.Lock()
 
     def __len__(self):

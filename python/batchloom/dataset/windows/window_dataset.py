@@ -443,7 +443,7 @@ class WindowSamples(StoredSamples):
 
     @override
     def narrow(self, selection: _native.Selection) -> None:
-        self.array_windows = self.array_windows.select(selection, are_neighbours=self.lie_together)
+        self.array_windows = self.array_windows.select(selection, are_neighbours=self.are_neighbours)
 
     def scaled(self, scale: Any, per_series: bool) -> Series:
         """Return the scaled series, by a scale that is fitted to the steps of these windows."""
