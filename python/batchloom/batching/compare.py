@@ -9,7 +9,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching.rules import RULES, CostModel, Rule
+from batchloom.batching.rules import RULES, CostModel, Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import HasSizes, checked
 
@@ -124,4 +124,4 @@ def _rules(rules: Sequence[Rule | str]) -> list[_native.Rule]:
     for rule in rules:
         if not isinstance(rule, (str, *RULES)):
             raise ArgumentError(f'a rule is {rule!r}; expected one such as FixedSize(64) or "token-budget:16384"')
-    return [_native.Rule.of_text(rule) if isinstance(rule, str) else rule._native() for rule in rules]
+    return [_native.Rule.of_text(rule) if isinstance(rule, str) else engine_rule(rule) for rule in rules]

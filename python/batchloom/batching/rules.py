@@ -44,6 +44,11 @@ class Rule(Protocol):
     def _native(self) -> _native.Rule: ...
 
 
+def engine_rule(rule: Rule) -> _native.Rule:
+    """Return a rule as the engine takes it."""
+    return rule._native()
+
+
 @dataclass(frozen=True)
 class FixedSize:
     """Batches of ``batch_size`` samples, in order; the last one holds what is left.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.dtypes import dtype_name
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Rule, engine_rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.field import Field
 from batchloom.collate.field_names import FieldNames, Namer
@@ -149,7 +149,7 @@ def conversions(
     options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
     if not known:
         return Conversions(options)
-    engine = _native.conversions(dataset(), rule._native(), options, slots)
+    engine = _native.conversions(dataset(), engine_rule(rule), options, slots)
     return Conversions(options, {conversion.field: conversion for conversion in engine})
 
 

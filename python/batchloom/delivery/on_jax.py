@@ -7,7 +7,7 @@ from typing import Any
 
 from batchloom.arrays.frameworks import PLACE_FRAMEWORK, load
 from batchloom.collate.schema import FieldViews, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.host import Host
 from batchloom.delivery.placement import JaxTarget, Placement, PlacementRequest
 from batchloom.errors import ArgumentError
@@ -19,10 +19,10 @@ class OnJax(Host):
     JAX copies a batch without waiting, from memory that stays as it is until the copy is over.
     """
 
-    def __init__(self, dataset: Dataset, request: PlacementRequest, target: JaxTarget) -> None:
+    def __init__(self, samples: DeliveryQuestions, request: PlacementRequest, target: JaxTarget) -> None:
         reason = "the engine forms batches in memory, and JAX takes them there"
         placement = Placement("streamed", str(target), request.needed, None, reason, request.shard_size)
-        super().__init__(dataset, request, placement)
+        super().__init__(samples, request, placement)
         self._target = target
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:

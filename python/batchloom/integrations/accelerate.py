@@ -16,7 +16,8 @@ from typing import Any, overload
 from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError, many
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
-from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.inside import skip
+from batchloom.loader.interleave import LOADERS, Interleaved, is_between_epochs, is_under_way, latest_step
 from batchloom.loader.loader import DataLoader
 from batchloom.plan.plan import Plan
 
@@ -60,7 +61,7 @@ def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_ba
         StateError: The loader stands elsewhere in its epoch.
     """
     inner: Any = loader.loader if isinstance(loader, PreparedLoader) else loader
-    is_left = isinstance(inner, Interleaved) and inner._iteration is not None
+    is_left = isinstance(inner, Interleaved) and is_under_way(inner)
     length, taken = len(inner), 0 if is_left else len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
@@ -74,7 +75,7 @@ def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_ba
             f"none, or {taken}, found {num_batches}"
         )
     if taken == 0 and num_batches:
-        inner._skip(num_batches)
+        skip(inner, num_batches)
     return loader
 
 
@@ -172,7 +173,7 @@ def _steps(loader: DataLoader | Interleaved) -> Iterator[tuple[Any, tuple[Plan, 
     """Yield each batch of an epoch, the plan that it is of with its step there, and whether it is the last one."""
     if isinstance(loader, Interleaved):
         for batch in loader:
-            yield batch, loader._latest_step(), loader._is_between_epochs
+            yield batch, latest_step(loader), is_between_epochs(loader)
         return
     plan = loader.plan()
     for step, batch in enumerate(loader):
@@ -212,7 +213,7 @@ def refuse_short(loader: DataLoader | Interleaved) -> None:
 
 def _teach(accelerator: accelerate.Accelerator) -> None:
     """Let the methods of ``accelerator`` that take torch's loaders apart take loaders of batchloom."""
-    if getattr(accelerator, "_takes_batchloom", False):
+    if getattr(accelerator, "takes_batchloom", False):
         return
     skip_others, gather_others = accelerator.skip_first_batches, accelerator.gather_for_metrics
 
@@ -228,7 +229,7 @@ def _teach(accelerator: accelerate.Accelerator) -> None:
 
     accelerator.skip_first_batches = skip
     accelerator.gather_for_metrics = gather_for_metrics
-    accelerator._takes_batchloom = True
+    accelerator.takes_batchloom = True
 
 
 def _gather(

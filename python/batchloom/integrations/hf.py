@@ -20,7 +20,7 @@ from batchloom.errors import ArgumentError, StateError, many
 from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
-from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.interleave import LOADERS, Interleaved, lengths
 from batchloom.loader.loader import DataLoader
 
 require("transformers", "5.0")
@@ -84,7 +84,7 @@ class TrainerMixin:
         loader = self._loader
         assert loader is not None
         if isinstance(loader, Interleaved):
-            return next(islice(loader._lengths(), epoch, None))
+            return next(islice(lengths(loader), epoch, None))
         is_sharded = loader.plan().options.shard_size is not None
         is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and not is_sharded
         return len(loader) if is_constant else len(loader.plan(epoch))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from batchloom.arguments import U64, choice, integer, used, weight
 from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.inside import engine_loader, go_on, skip
 from batchloom.loader.loader import DataLoader
 from batchloom.loader.watchers import Standing, watchers
 from batchloom.plan.plan import Plan
@@ -197,7 +198,7 @@ class Interleaved:
             left = [whole - taken for whole, taken in zip(self._whole(), self._turns.taken, strict=True)]
             self._leave()
             for loader, batches in zip(self._loaders.values(), left, strict=True):
-                loader._skip(batches)
+                skip(loader, batches)
             self._begin_next()
             self._note_origin()
 
@@ -211,7 +212,7 @@ class Interleaved:
         if self._origin is None and self._is_between_epochs:
             for place, loader in enumerate(self._loaders.values()):
                 if place not in self._batches:
-                    loader._go_on()
+                    go_on(loader)
             self._origin = self.epoch, [loader.state_dict() for loader in self._loaders.values()]
 
     def _skip(self, batches: int) -> None:
@@ -223,16 +224,16 @@ class Interleaved:
         for _ in range(batches):
             place = self._next()
             loader = self._loaders[self._names[place]]
-            loader._skip(1)
+            skip(loader, 1)
             self._turns = self._turns.after(place)
-            if not loader._native.is_rest:
+            if not engine_loader(loader).is_rest:
                 self._turns = self._turns.at_end_of(place)
 
     def _leave(self) -> None:
         """Leave the iterations of the loaders; the next iterations are the rest of their epochs."""
         self._batches.clear()
         for loader in self._loaders.values():
-            loader._go_on()
+            go_on(loader)
 
     def _next(self) -> int:
         """Return the loader that is due: it has had the fewest batches, divided by its weight."""
@@ -245,7 +246,7 @@ class Interleaved:
         """Take a batch of a loader, and note the end of its epoch."""
         loader = self._loaders[self._names[place]]
         if place not in self._batches:
-            loader._go_on()
+            go_on(loader)
             self._plans[place] = loader.plan()
             self._batches[place] = iter(loader)
         batch = next(self._batches[place])
@@ -260,7 +261,7 @@ class Interleaved:
         """Return the plan that the latest batch is of, and its step there."""
         assert self._before is not None
         _, place = self._before
-        return self._plans[place], self._loaders[self._names[place]]._native.handed_over - 1
+        return self._plans[place], engine_loader(self._loaders[self._names[place]]).handed_over - 1
 
     def _ends(self) -> bool:
         ended = self._turns.ended
@@ -271,7 +272,7 @@ class Interleaved:
         left = []
         for place, loader in enumerate(self._loaders.values()):
             if place not in self._batches:
-                loader._go_on()
+                go_on(loader)
             left.append(loader.remaining)
         return self._shares(self._turns.taken, left, self._drawn - self._turns.ended)
 
@@ -541,3 +542,23 @@ def _integer(key: str, value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise StateError(f"the state is damaged: {key} has {value!r:.80}; expected a whole number from 0 to {most}")
     return value
+
+
+def is_under_way(loader: Interleaved) -> bool:
+    """Return whether an iteration has begun and is not over."""
+    return loader._iteration is not None
+
+
+def is_between_epochs(loader: Interleaved) -> bool:
+    """Return whether the latest batch was the last one of its epoch."""
+    return loader._is_between_epochs
+
+
+def latest_step(loader: Interleaved) -> tuple[Plan, int]:
+    """Return the plan that the latest batch is of, and its step there."""
+    return loader._latest_step()
+
+
+def lengths(loader: Interleaved) -> Iterator[int]:
+    """Return the number of batches of each epoch of a run that begins with epoch 0 of each loader."""
+    return loader._lengths()

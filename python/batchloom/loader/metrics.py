@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -69,8 +69,8 @@ class LoggedBatches(Generic[Batch]):
     It is an iterator as the one that it watches is: an exception ends no epoch, and threads that share it are told.
     """
 
-    def __init__(self, loader: Any, batches: Any) -> None:
-        self._loader, self._batches = loader, batches
+    def __init__(self, loader: Any, batches: Any, log: Callable[[int], None]) -> None:
+        self._loader, self._batches, self._log_epoch = loader, batches, log
         self._epoch: int | None = None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -103,4 +103,4 @@ class LoggedBatches(Generic[Batch]):
     def _log(self) -> None:
         epoch, self._epoch = self._epoch, None
         if epoch is not None:
-            self._loader._log_epoch(epoch)
+            self._log_epoch(epoch)

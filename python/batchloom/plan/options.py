@@ -25,7 +25,7 @@ from batchloom.arguments import (
     require_known,
     shuffled,
 )
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import banned_numbers
 from batchloom.samples.draws import described, draws_of, grouping_of
@@ -198,7 +198,7 @@ class PlanOptions:
         samples = source.samples
         keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
         return {
-            "rule": rule._native(),
+            "rule": engine_rule(rule),
             "shuffle": source.shuffle(self.shuffle)[0],
             "drop_last": boolean("drop_last", self.drop_last),
             "seed": integer("seed", self.seed),

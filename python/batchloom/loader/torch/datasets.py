@@ -10,7 +10,7 @@ import numpy
 from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.mixture import Mixture
-from batchloom.dataset.tensors import TensorDataset
+from batchloom.dataset.tensors import RowSamples, TensorDataset
 from batchloom.dataset.tokens import TokenDataset
 from batchloom.errors import ArgumentError
 
@@ -75,9 +75,8 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
 class _BareRows(TensorDataset):
     """Rows of one array; a batch is an array, too."""
 
-    @property
-    def _is_bare(self) -> bool:
-        return True
+    def __init__(self, array: Any) -> None:
+        self._samples = RowSamples(None, (array,), is_bare=True)
 
 
 def _is_array(data: Any) -> bool:
