@@ -1,6 +1,6 @@
 """The prose of the repository, as texts: docstrings, doc comments of Rust, guides and README, without code.
 
-    python python/tests/prose.py   # turns of phrase in 1000 words, by kind of text, and the files with most of them
+python python/tests/prose.py   # turns of phrase in 1000 words, by kind of text, and the files with most of them
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Mixture:
 
     @property
     def by(self) -> str:
-        """The measure by which shares hold."""
+        """The measure of shares: samples, tokens or labels."""
         return self._mixed.by
 
     @property

@@ -29,7 +29,7 @@ class Host:
         return _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest, schema.build)
 
     def _late_views(self, columns: Columns, nesting: str) -> _native.HostViews:
-        """Return the functions that make batches of blocks, given what the first block tells."""
+        """Return the functions that make batches of blocks, given the fields of the first block."""
         return self._views_of(self._samples.late_schema(columns, nesting))
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:

@@ -131,7 +131,7 @@ def mode_of(combined: Any) -> str:
 
 
 def epoch_length(combined: Any, lengths: list[Any]) -> Any:
-    """Return the batches of an epoch of a ``CombinedLoader``, whose loaders have epochs of these lengths."""
+    """Return the batches of an epoch of a ``CombinedLoader``, given the lengths of its loaders."""
     return min(lengths) if mode_of(combined) == "min_size" else max(lengths)
 
 
