@@ -10,6 +10,7 @@ from typing import Any
 import batchloom as bl
 import numpy
 import pytest
+from batchloom.loader.interleave import lengths
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -198,7 +199,7 @@ def epochs(weights: list[float], end: str, count: int) -> list[list[Any]]:
 @given(WEIGHTS, ENDS)
 def test_lengths_are_those_of_the_epochs_at_every_step(weights: list[float], end: str) -> None:
     run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
-    ahead = run._lengths()
+    ahead = lengths(run)
     for expected in epochs(weights, end, 3):
         assert len(run) == run.remaining == len(expected) == next(ahead)
         for step, _ in enumerate(run, 1):
