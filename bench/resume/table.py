@@ -2,7 +2,7 @@
 
     python -m bench.resume.table
 
-A cell is samples lost / repeated, in all epochs; "=" is the order of the run that nobody killed, "≠" another one.
+A cell is samples lost/repeated, in all epochs; "=" is the order of the run that nobody killed, "≠" another one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def cell(said: str) -> str:
     if found is None:
         raise ValueError(f"found {said!r}, expected samples lost and repeated")
     order = {None: "", "same": " =", "another": " ≠"}[found[3]]
-    return f"{found[1]} / {found[2]}{order}" + (", error" if said.endswith(FAILED) else "")
+    return f"{found[1]}/{found[2]}{order}" + (", error" if said.endswith(FAILED) else "")
 
 
 def tables(measured: list[dict[str, Any]]) -> str:
