@@ -20,7 +20,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,8 @@ def line(claim: str, cases: dict[str, list[Figure]]) -> tuple[str, dict[str, lis
     if len(cases) == 1:
         (figures,) = cases.values()
         return figures[0].text, {"": figures}
-    shared = commonprefix(list(cases)).rpartition(" ")[0]
+    alike = takewhile(lambda words: len(set(words)) == 1, zip(*map(str.split, cases), strict=False))
+    shared = " ".join(words[0] for words in alike)
     words = f"{shared} ...: {claim}" if shared else claim
     return words, {case.removeprefix(shared).strip(): figures for case, figures in cases.items()}
 
