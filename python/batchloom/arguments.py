@@ -91,7 +91,7 @@ def shuffled(shuffle: object, *others: str) -> str:
 
 
 def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
-    """Return the shuffle of a stream of tokens: that of its pieces, as the engine names it, and that of documents.
+    """Return the shuffle of pieces of a token stream, as the engine names it, and whether documents are shuffled.
 
     Raises:
         ArgumentError: ``shuffle`` is neither a boolean nor a known string, or shuffles pieces with mode "continuous".
@@ -165,15 +165,15 @@ def resolve_index(noun: str, index: SupportsIndex, length: int, where: str = "")
 
 
 def out_of_range(noun: str, number: int, length: int, where: str = "") -> RangeError:
-    """Return the error for a number of which there is no thing, in the words that all of the package uses."""
+    """Return the error for a number that is out of range, in the words that all of the package uses."""
     return RangeError(f"{noun} {shown(number)}{where} is out of range; expected 0 <= {noun} < {length}")
 
 
 def used(batches: SupportsIndex, taken: int) -> int:
-    """Return how many of ``taken`` batches were used: ``batches``, of which negative ones count from the last one.
+    """Return how many of ``taken`` batches were used: ``batches``; a negative number counts from the last batch.
 
     Raises:
-        ArgumentError: There are not as many.
+        ArgumentError: ``batches`` is larger than ``taken``.
     """
     number = integer("batches", batches, least=-taken, most=taken)
     return number if number >= 0 else taken + number
@@ -222,7 +222,7 @@ def shown(number: int) -> str:
 def caller() -> int:
     """Return the level of the first caller outside of the package and of loaders of torch, for a warning's position.
 
-    The level is that for ``warnings.warn`` in the function that asks.
+    The level is an argument of ``warnings.warn`` in the function that calls this one.
     """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_inside(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):

@@ -1,6 +1,6 @@
 """Errors: one base class, and a class for each kind, which also derives from the built-in exception of that kind.
 
-Every message says what was found, what was expected and what to change.
+Every message names what was found, what was expected and what to change.
 """
 
 
@@ -54,6 +54,6 @@ class OutOfMemoryError(LoaderError, MemoryError):
 
 
 def many(number: int, noun: str) -> str:
-    """Return a number with what it counts, as messages say it: ``1 batch``, ``2 batches``."""
+    """Return a number and its noun in singular or plural: ``1 batch``, ``2 batches``."""
     ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
     return f"{number} {noun}{ending}"

@@ -44,7 +44,7 @@ pub(crate) fn are_numbers(object: &Bound<'_, PyAny>) -> bool {
     described.is_ok_and(|found| found.is_numeric() || found == DataType::Boolean)
 }
 
-/// The type of an object's arrays, whose structs are left with it.
+/// The type of an object's arrays; it keeps its structs.
 fn looked_up(object: &Bound<'_, PyAny>) -> PyResult<DataType> {
     if object.hasattr("__arrow_c_array__")? {
         let capsules = object.call_method0("__arrow_c_array__")?;

@@ -1,11 +1,11 @@
 //! Structs of Arrow's C interface, checked before anything is read by them, and taken over as arrays.
 //!
-//! Promises: lengths, offsets, children, buffers, and every offset of a list are checked as far as they can be; a struct that
-//! was released or taken before is refused. A producer that lies about the size of a buffer cannot be seen through. Errors
-//! are words that go on from the name of the field.
+//! Promises: lengths, offsets, children, buffers, and every offset of a list are checked as far as they can be; a
+//! struct that was released or taken before is refused. A producer that lies about the size of a buffer cannot be seen
+//! through. Errors are words that go on from the name of the field.
 //!
-//! One of the files that may be unsafe: it follows the pointers of a producer, as the interface demands. It knows nothing of
-//! Python, so that the fuzz target `arrow` is of this very file.
+//! One of the files that may be unsafe: it follows the pointers of a producer, as the interface demands. It knows
+//! nothing of Python, so that the fuzz target `arrow` is of this very file.
 #![expect(unsafe_code, reason = "Arrow's C interface describes memory by pointers")]
 
 use std::ffi::{CStr, c_void};
@@ -32,7 +32,7 @@ pub(crate) fn type_of(schema: &FFI_ArrowSchema) -> Checked<DataType> {
     DataType::try_from(schema).map_err(|error| error.to_string())
 }
 
-/// Checks that a schema has what its readers follow: a format, and as many children as it says.
+/// Checks that a schema has what its readers follow: a format, and the number of children that it declares.
 fn check_schema(schema: &FFI_ArrowSchema, depth: usize) -> Checked<()> {
     if schema.release.is_none() {
         return refused("its schema was released, or taken before");
@@ -177,7 +177,7 @@ fn check_offsets<T: Copy + Into<i64>>(buffer: *const c_void, offset: i64, length
     Ok(before)
 }
 
-/// Checks the values of lists, of which at least `least` are needed.
+/// Checks the values of lists; at least `least` are needed.
 fn check_child(array: &FFI_ArrowArray, data_type: &DataType, least: i64) -> Checked<()> {
     // SAFETY: the array has so many pointers to children, as the interface says.
     let children = unsafe { children(array.n_children, array.children.cast()) }?;

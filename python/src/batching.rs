@@ -8,7 +8,7 @@ use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
 use crate::memory::{collected, require};
 
-/// The rule by which samples share a batch. It is documented in batchloom/batching/rules.py.
+/// The rule that decides which samples share a batch. It is documented in batchloom/batching/rules.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Rule(pub(crate) EngineRule);
@@ -25,13 +25,13 @@ impl Rule {
         self.0.to_string()
     }
 
-    /// Batches of `samples`, each of which ends where `ends` says: arrays of uint32.
+    /// Batches of `samples`; batch `k` ends before position `ends[k]`: arrays of uint32.
     #[staticmethod]
     fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
         made(Listed::new(sizes(samples)?, sizes(ends)?))
     }
 
-    /// A name for batches that are given, and the number of samples in each of them, if all hold as many but the last.
+    /// A name for batches that are given, and the number of samples in each, if only the last may hold fewer.
     fn listed_facts(&self) -> PyResult<(String, Option<u64>)> {
         self.lists().map(|lists| (lists.digest(), lists.batch_size()))
     }
@@ -77,7 +77,7 @@ pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> Py
     Measurement::of(samples, length, || timed.call0()?.extract()).map(|found| found.seconds)
 }
 
-/// The shapes that are measured unless others are given.
+/// The shapes that are measured by default.
 #[pyfunction]
 pub(crate) fn calibration_shapes() -> Vec<(u64, u64)> {
     CostModel::shapes()

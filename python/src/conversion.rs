@@ -58,7 +58,7 @@ impl Conversion {
         self.0.std.clone()
     }
 
-    /// Returns true if means and deviations are those of the first dimension of a sample.
+    /// Returns true if means and deviations belong to the first dimension of a sample.
     #[getter]
     fn is_first(&self) -> bool {
         self.0.channels == Channels::First
@@ -76,7 +76,7 @@ impl Conversion {
     }
 }
 
-/// The conversions of the fields whose types or values change.
+/// The conversions of the fields with types or values that change.
 #[pyfunction]
 pub(crate) fn conversions(
     dataset: &Dataset,
@@ -90,7 +90,7 @@ pub(crate) fn conversions(
     Ok(found.into_iter().map(Conversion).collect())
 }
 
-/// The options of a loader with those of some fields.
+/// The options of a loader with the options of some fields.
 pub(crate) fn with_fields(mut builder: LoaderBuilder, fields: Vec<FieldOptions>) -> PyResult<LoaderBuilder> {
     for (field, dtype, scale, mean, std, channels) in fields {
         if let Some(name) = dtype {

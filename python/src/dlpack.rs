@@ -1,8 +1,8 @@
 //! Arrays in and out, by DLPack and without a copy.
 //!
-//! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive; one whose elements
-//! do not begin at multiples of their size, as frameworks want them, is copied. Out: a tensor of
-//! the engine is itself a producer, and the consumer keeps its block alive.
+//! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive; one whose
+//! elements do not begin at multiples of their size, as frameworks want them, is copied. Out: a tensor of the engine is
+//! itself a producer, and the consumer keeps its block alive.
 //!
 //! One of the files that may be unsafe: it trusts a producer's description of its own memory, as the protocol demands,
 //! and describes the engine's.
@@ -50,7 +50,7 @@ const DTYPES: [(DType, DLDataType); 19] = [
     (DType::C128, DLDataType::C128),
 ];
 
-/// An array of the engine, which a dataset borrows and of which batches are views.
+/// An array of the engine, which a dataset borrows; batches are views of it.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Tensor(pub(crate) batchloom::Tensor);
@@ -101,7 +101,7 @@ impl Tensor {
             .ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
     }
 
-    /// An array of a type and a shape whose elements are in memory that the engine cannot read.
+    /// An array of a type and a shape with elements in memory that the engine cannot read.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
     fn elsewhere(dtype: &str, shape: Vec<usize>) -> PyResult<Self> {

@@ -24,8 +24,8 @@ type Measure<'py> = (String, PyRef<'py, Tensor>);
 /// The samples of each source, and the weights over a run as plain values.
 type Sources = (Vec<u64>, Vec<WrittenWeights>);
 
-/// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch, the
-/// measure; the samples in the order of sources, as uint32; and the names of sources.
+/// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch,
+/// the measure; the samples in the order of sources, as uint32; and the names of sources.
 type Written = (
     Option<u64>,
     Option<Tensor>,
@@ -38,7 +38,7 @@ type Written = (
 
 #[pymethods]
 impl Draws {
-    /// As many draws as `num_samples` says, by weights in an array of float64, or in passes.
+    /// `num_samples` draws, by weights in an array of float64, or in passes.
     #[staticmethod]
     fn weighted(py: Python<'_>, num_samples: Option<u64>, weights: Option<&Tensor>) -> PyResult<Self> {
         let weights = match weights {
@@ -53,7 +53,7 @@ impl Draws {
         Ok(Self { num_samples, weights, mix: None })
     }
 
-    /// Draws from sources of `counts` samples by `weights`, and by others from some amounts on.
+    /// Draws from sources of `counts` samples by `weights`, and by new weights from some amounts on.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "arguments of one constructor")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
@@ -74,7 +74,7 @@ impl Draws {
         Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
     }
 
-    /// As many draws of each class, of which an array of int64 tells that of each sample.
+    /// Equally many draws of each class; an array of int64 has the class of each sample.
     #[staticmethod]
     fn balanced(py: Python<'_>, classes: &Tensor, num_samples: Option<u64>) -> PyResult<Self> {
         let classes = classes.0.as_slice::<i64>();

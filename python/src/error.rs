@@ -24,12 +24,7 @@ pub(crate) use class::{
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
-    if let Error::Read(
-        ReadError::Failed { cause, .. }
-        | ReadError::SlotFunction { cause, .. }
-        | ReadError::NoneRead { cause, .. }
-        | ReadError::Slot { cause, .. },
-    ) = error
+    if let Some(cause) = error.reading().and_then(ReadError::cause)
         && let Some(found) = cause.get().downcast_ref::<PyErr>()
     {
         // An error of the user's function or its process, which names the sample.

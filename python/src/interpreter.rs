@@ -1,6 +1,6 @@
 //! Visits of the engine's threads to the interpreter, and its end.
 //!
-//! A worker enters Python when it asks for memory, and when it lets go of memory of a framework, whose deleter may take
+//! A worker enters Python when it allocates memory, and when it frees memory of a framework: its deleter may take
 //! the interpreter's lock. A thread that does either while the interpreter ends is ended on the spot, in the middle of
 //! code that cannot be left like that: the process aborts. So visits are counted, the end waits for those under way,
 //! and later ones do not begin.

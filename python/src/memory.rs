@@ -1,5 +1,5 @@
-//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data, whose
-//! lack of memory is an error.
+//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data,
+//! whose lack of memory is an error.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use crate::interpreter::Visit;
 
 /// Allocates memory with a function of Python, from any thread.
 pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
-    let failed = |reason: String| Error::Memory { bytes, reason };
+    let failed = |reason: String| Error::out_of_memory(bytes, reason);
     let lend = |py: Python<'_>| lent(allocate.bind(py).call1((bytes,))?.as_any());
     let visit = Visit::begin();
     let found =
@@ -20,30 +20,30 @@ pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result
     found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
 }
 
-/// A list of as many items as an iterator says.
+/// A list of the items of an iterator of known length.
 ///
 /// # Errors
-/// The exception for [`Error::Memory`].
+/// The exception for [`Error::out_of_memory`].
 pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
     let mut list = reserved(items.len())?;
     list.extend(items);
     Ok(list)
 }
 
-/// Checks that there is memory for so many elements of a type, for a call that does not check.
+/// Checks that there is memory for `count` elements of a type, for a call that does not check.
 ///
 /// # Errors
-/// The exception for [`Error::Memory`].
+/// The exception for [`Error::out_of_memory`].
 pub(crate) fn require<T>(count: usize) -> PyResult<()> {
     drop(black_box(reserved::<T>(count)?));
     Ok(())
 }
 
-/// An empty list with room for so many elements.
+/// An empty list with room for `count` elements.
 fn reserved<T>(count: usize) -> PyResult<Vec<T>> {
     let mut list = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
-    let failed = |reason: String| raise(&Error::Memory { bytes, reason });
+    let failed = |reason: String| raise(&Error::out_of_memory(bytes, reason));
     list.try_reserve_exact(count).map_err(|error| failed(error.to_string()))?;
     Ok(list)
 }

@@ -160,7 +160,7 @@ impl Plan {
         self.plan.fingerprint()
     }
 
-    /// The digest of the weights by which samples are drawn, if they have some.
+    /// The digest of the weights of draws, if they have some.
     #[getter]
     fn weights(&self) -> Option<String> {
         self.plan.weights_name()
@@ -207,7 +207,7 @@ impl Plan {
     /// Counts steps by a function, where there is memory for it.
     ///
     /// # Errors
-    /// The exception for [`batchloom::Error::Memory`].
+    /// The exception for [`batchloom::Kind::Memory`].
     fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Plan) -> T + Sync) -> PyResult<T> {
         py.detach(|| self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
     }
@@ -215,14 +215,12 @@ impl Plan {
 
 /// A plan for one of its ranks.
 fn of_rank(plan: batchloom::Plan, rank: u32) -> PyResult<Plan> {
-    match plan.world_size() {
-        world_size if rank >= world_size => Err(raise(&batchloom::Error::Rank { rank, world_size })),
-        _ => Ok(Plan { plan, rank }),
-    }
+    plan.require_rank(rank).map_err(|error| raise(&error))?;
+    Ok(Plan { plan, rank })
 }
 
-/// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample below
-/// 0 is that of a place that only filled up.
+/// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample
+/// below 0 marks a place that only filled up.
 #[pyfunction]
 pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) -> PyResult<Tensor> {
     let samples = samples.0.as_slice::<i64>();
@@ -245,7 +243,7 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-/// The rank of this process and the world size, if a launcher says them in the environment.
+/// The rank of this process and the world size, if a launcher has set them in the environment.
 #[pyfunction]
 pub(crate) fn launched() -> PyResult<Option<(u32, u32)>> {
     batchloom::ranks::launched().map_err(|error| raise(&error))

@@ -37,7 +37,7 @@ pub(crate) struct PlanOptions<'py> {
     content: Option<String>,
 }
 
-/// The name of the option that says which samples share a batch, and the key of each sample, as uint32.
+/// The name of the option that restricts which samples share a batch, and the key of each sample, as uint32.
 type Grouping<'py> = (String, PyRef<'py, Tensor>);
 
 impl PlanOptions<'_> {

@@ -1,11 +1,11 @@
-//! The allocator of the extension: that of the system, with a reserve for small blocks.
+//! The allocator of the extension: the system's, with a reserve for small blocks.
 //!
-//! Memory that grows with the data is asked for before it is used, and its lack is an error. Small blocks are too many to
-//! ask for, and without them Rust ends the process. So a few megabytes of addresses, which are never touched, are kept back: when a
-//! small block cannot be had they are given up, and there is room for the work until an error frees more. The next large
-//! block that can be had puts them back.
+//! Memory that grows with the data is asked for before it is used, and its lack is an error. Small blocks are too many
+//! to ask for, and without them Rust ends the process. So a few megabytes of addresses, which are never touched, are
+//! kept back: when a small block cannot be had they are given up, and there is room for the work until an error frees
+//! more. The next large block that can be had puts them back.
 //!
-//! Promises: blocks are those of the system's allocator, unchanged; a large block never takes the reserve.
+//! Promises: blocks are the system allocator's, unchanged; a large block never takes the reserve.
 #![expect(unsafe_code, reason = "an allocator hands out pointers")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,4 +1,4 @@
-//! The place in a run, for samplers, whose batches are lists of samples.
+//! The place in a run, for samplers; their batches are lists of samples.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

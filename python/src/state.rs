@@ -1,6 +1,6 @@
 //! States as Python has them: dicts of whole numbers, texts and lists, in the form that serde gives them.
 //!
-//! Both ways lead through JSON, by Python's module for it: it keeps whole numbers of any size, and takes those of NumPy
+//! Both ways lead through JSON, by Python's module for it: it keeps whole numbers of any size, and takes NumPy's
 //! by their `__index__`.
 
 use batchloom::plan::State;
@@ -54,7 +54,7 @@ fn read_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if matches!(read, Value::Null) { Err(damaged("None")) } else { Ok(read) }
 }
 
-/// Returns true if an entry is none of a state: a state that holds nothing else lacks only the other keys.
+/// Returns true if an entry is no part of a state: a state that holds nothing else lacks only the other keys.
 fn is_damaged(entry: Option<(String, Value)>) -> bool {
     let alone = State::deserialize(Value::Object(entry.into_iter().collect()));
     alone.is_err_and(|error| !error.to_string().starts_with("missing field"))

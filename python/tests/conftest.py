@@ -13,7 +13,8 @@ import worlds
 from hypothesis import settings
 from missing_packages import stand_for
 
-settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
+settings.register_profile("fast", max_examples=20, deadline=None, derandomize=True, database=None)
+settings.register_profile("long", max_examples=60, deadline=None, derandomize=True, database=None)
 settings.register_profile("slow", max_examples=2000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 
@@ -39,11 +40,22 @@ def _clean_environment(monkeypatch):
 
 
 @pytest.fixture
-def script():
-    """Run Python code in a process of its own, which finds the oracles; it has to end well, and in time.
+def script(tmp_path_factory):
+    """Run Python code in another process, which finds the oracles; it has to end well, and in time.
 
-    Return what it printed.
+    Return what it printed. The process is forked after torch was imported: see `interpreter`.
     """
+
+    def run(code, *arguments, timeout=60, **environment):
+        kept = {name: str(value) for name, value in environment.items()}
+        return worlds.run_alone(code, arguments, kept, timeout, tmp_path_factory.mktemp("script"))
+
+    return run
+
+
+@pytest.fixture
+def interpreter():
+    """Run Python code in a new interpreter, which has imported nothing: for tests of imports, of ends and of memory."""
 
     def run(code, *arguments, timeout=60, **environment):
         command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]

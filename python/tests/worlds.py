@@ -1,6 +1,6 @@
-"""Worlds of processes, each a rank that runs the same code.
+"""Processes that run code of tests: one alone, or a world of ranks that run the same code.
 
-They are forked by a server that has imported torch and nothing else, which saves each the seconds of importing it.
+A server that has imported torch and nothing else forks them, which saves each the seconds of importing it.
 """
 
 import json
@@ -21,12 +21,23 @@ def run(code, world_size, arguments, timeout, folder):
 
     ``folder`` takes what they print.
     """
-    # The processes of one world after another come from one server, which starts with the first.
+    worlds = [{"RANK": str(rank), "WORLD_SIZE": str(world_size)} for rank in range(world_size)]
+    return [json.loads(out) for out in _outputs(code, arguments, worlds, timeout, folder)]
+
+
+def run_alone(code, arguments, environment, timeout, folder):
+    """Run code as one process; it has to end well, and in time. Return what it printed."""
+    return _outputs(code, arguments, [environment], timeout, folder)[0]
+
+
+def _outputs(code, arguments, environments, timeout, folder):
+    """Run code as a process for each environment. Return what each printed."""
+    # The processes of one test after another are forked by one server, which starts with the first.
     forkserver.ensure_running()
-    outputs = [folder / f"rank-{rank}" for rank in range(world_size)]
+    outputs = [folder / f"process-{number}" for number in range(len(environments))]
     processes = [
-        _forks.Process(target=_rank, args=(textwrap.dedent(code), list(map(str, arguments)), rank, world_size, output))
-        for rank, output in enumerate(outputs)
+        _forks.Process(target=_process, args=(textwrap.dedent(code), list(map(str, arguments)), environment, output))
+        for environment, output in zip(environments, outputs, strict=True)
     ]
     end = time.monotonic() + timeout
     try:
@@ -40,18 +51,18 @@ def run(code, world_size, arguments, timeout, folder):
             process.join()
     printed = [(output.read_text(), output.with_suffix(".err").read_text()) for output in outputs]
     ends = [process.exitcode for process in processes]
-    assert ends == [0] * world_size, f"they ended with {ends}: {printed}"
-    return [json.loads(out) for out, _ in printed]
+    assert ends == [0] * len(processes), f"they ended with {ends}: {printed}"
+    return [out for out, _ in printed]
 
 
-def _rank(code, arguments, rank, world_size, output):
-    """Run code as a rank."""
+def _process(code, arguments, environment, output):
+    """Run code in this process."""
     for descriptor, path in ((1, output), (2, output.with_suffix(".err"))):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+    os.environ |= {"RUST_BACKTRACE": "0"} | environment
     sys.argv = ["-c", *arguments]
     try:
-        exec(compile(code, f"<rank {rank}>", "exec"), {"__name__": "__main__"})
+        exec(compile(code, "<process>", "exec"), {"__name__": "__main__"})
     except BaseException:
         traceback.print_exc()
         raise SystemExit(1) from None

@@ -1,8 +1,8 @@
 //! A loader of the engine as a data loader of Burn.
 //!
 //! Promises: each iteration is the next epoch, and all loaders that `to_device` makes of one count epochs together; the
-//! parts for several devices are ranks, with as many steps each. A part begins with the epoch that begins next when it is
-//! made, and then counts epochs of its own.
+//! parts for several devices are ranks, with equal numbers of steps. A part begins with the epoch that begins next when
+//! it is made, and then counts its epochs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,17 +60,17 @@ pub struct BatchLoader<O> {
 /// The part of the batches that a loader yields.
 #[derive(Clone)]
 enum Part {
-    /// All of them, or those of the rank that the engine's loader serves.
+    /// All batches, or the batches of the rank that the engine's loader serves.
     Whole(Arc<Loader>),
     /// Those for one of several devices.
     Device(Arc<Loader>),
-    /// It is no part. Burn's trait has no way to say so before the first batch.
+    /// It is no part. Burn's trait has no way to report it before the first batch.
     Refused(Error),
 }
 
 impl<O: 'static> BatchLoader<O> {
-    /// The batches of `loader`, of each of which `make` makes the input of a model, on the device that it is given:
-    /// `device`, until Burn moves the loader to others.
+    /// The batches of `loader`; `make` makes the input of a model of each, on the device that it is given:
+    /// `device`, until Burn moves the loader to other devices.
     ///
     /// The loader may serve one rank of several processes. Devices then divide what that rank takes.
     pub fn new(
@@ -92,8 +92,8 @@ impl<O: 'static> BatchLoader<O> {
         }
     }
 
-    /// A loader for each device, with as many steps each. The batches that are left over at the end of an epoch are
-    /// dealt as [`Uneven`](batchloom::ranks::Uneven) says: by default, some are repeated.
+    /// A loader for each device, with equal numbers of steps. The batches that are left over at the end of an epoch are
+    /// dealt by [`Uneven`](batchloom::ranks::Uneven): by default, some are repeated.
     ///
     /// Burn's `split_dataloader` leads to the same parts, by way of `slice`, unless the items are no more than the
     /// cube of the devices.
@@ -119,12 +119,11 @@ impl<O: 'static> BatchLoader<O> {
                 return Err(Error::Slice { start: index, end: index, items, reason: "those of a part" });
             }
         };
-        let too_many = || batchloom::Error::World { found: u32::MAX, limit: u32::MAX };
-        let (index, devices) = (u32::try_from(index).ok(), u32::try_from(devices).ok());
-        let world =
-            devices.and_then(|devices| loader.world_size().checked_mul(devices)).ok_or_else(too_many)?;
-        let first = loader.rank() * (world / loader.world_size());
-        Ok(Arc::new(loader.on_rank(first + index.unwrap_or(0), world)?))
+        let [index, devices] = [index, devices].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        // The loader refuses more ranks than there may be.
+        let world = loader.world_size().saturating_mul(devices);
+        let first = loader.rank().saturating_mul(world / loader.world_size());
+        Ok(Arc::new(loader.on_rank(first.saturating_add(index), world)?))
     }
 
     /// The part that items `start..end` are.
@@ -159,8 +158,8 @@ impl<O: 'static> DataLoader<O> for BatchLoader<O> {
         Arc::new(Self { part: self.part.clone(), make: Arc::clone(&self.make), device: device.clone() })
     }
 
-    /// The part of one of several devices, from the items that Burn divides. A slice that is no part yields its error in
-    /// place of the first batch.
+    /// The part of one of several devices, from the items that Burn divides. A slice that is no part yields its error
+    /// in place of the first batch.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<O>> {
         let part = self.sliced(start, end).unwrap_or_else(Part::Refused);
         Arc::new(Self { part, make: Arc::clone(&self.make), device: self.device.clone() })

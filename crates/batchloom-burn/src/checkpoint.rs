@@ -1,12 +1,12 @@
 //! The state of a loader beside the checkpoints of burn-train.
 //!
-//! Burn saves model, optimizer and scheduler after an epoch, and goes on with the epoch after it. Its loaders are not told
-//! which epoch that is: a run that goes on would see the order of the first epoch again. A [`StateFile`] stands between
+//! Burn saves model, optimizer and scheduler after an epoch, and continues with the epoch after it. Its loaders do not
+//! know which epoch that is: a resumed run would see the order of the first epoch again. A [`StateFile`] stands between
 //! burn-train and one of its checkpointers, and writes and reads the state of the loader with each checkpoint.
 //!
-//! Promises: a state is written whole or not at all, and before the checkpoint that it belongs to, so that a run that is
-//! killed in between has no checkpoint without a state; the state is that of the end of the epoch of the checkpoint,
-//! although burn-train saves in a thread of its own while the next epoch begins.
+//! Promises: a state is written whole or not at all, and before the checkpoint that it belongs to, so that a run that
+//! is killed in between has no checkpoint without a state; the state is the end of the epoch of the checkpoint,
+//! although burn-train saves in another thread while the next epoch begins.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The errors of this crate: those of the engine, and those of what Burn asks for.
+//! The errors of this crate: from the engine, and from what Burn requires.
 
 use batchloom::DType;
 

@@ -26,7 +26,7 @@ enum Source {
 }
 
 impl<'a, O> Iteration<'a, O> {
-    /// The batches that are left of an epoch of so many steps and items, or the reason why there are no batches.
+    /// The batches that are left of an epoch of `steps` steps, or the reason why there are no batches.
     pub(crate) fn new(
         batches: Result<Batches>,
         steps: u64,

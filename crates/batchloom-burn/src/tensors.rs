@@ -1,6 +1,6 @@
 //! The fields of a batch as Burn's tensors.
 //!
-//! Promises: values are those of the batch and keep their type. On the backend flex a tensor lies
+//! Promises: values equal the batch and keep their type. On the backend flex a tensor lies
 //! in the memory of the block, without a copy; the block goes back to its loader when the last tensor in it is gone. A
 //! tensor that is changed is copied by Burn first, so that no other batch sees it.
 
@@ -14,11 +14,11 @@ use burn_core::tensor::{
 
 use crate::{Error, Result};
 
-/// A field of a batch as a tensor on `device`, of `D` dimensions, the first of which counts samples.
+/// A field of a batch as a tensor on `device`, of `D` dimensions; the first counts samples.
 ///
 /// It keeps the type of its values, which is not converted, as that might lose some. `uint8` and other integers make a
-/// tensor of kind `Int`, floats one of kind `Float`. Burn's metrics compare labels with numbers of the device's own type of
-/// integers, so labels are best of that type: `i32` on flex.
+/// tensor of kind `Int`, floats one of kind `Float`. Burn's metrics compare labels with numbers of the device's own
+/// type of integers, so labels are best of that type: `i32` on flex.
 ///
 /// ```
 /// use batchloom::{Loader, Tensor, TensorDataset};
@@ -37,14 +37,13 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
-/// those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
+/// those of [`data`]; and those of [`Batch::known_field`].
 pub fn tensor<const D: usize, K: Basic>(
     batch: &Batch,
     name: &str,
     device: &Device,
 ) -> Result<BurnTensor<D, K>> {
-    let missing = || batchloom::Error::NoField { name: name.to_owned(), known: batch.names().to_vec() };
-    let field = batch.field(name).ok_or_else(missing)?;
+    let field = batch.known_field(name)?;
     if field.shape().len() != D {
         let (name, found) = (name.to_owned(), field.shape().to_vec());
         return Err(Error::Dimensions { name, found, expected: D });
@@ -68,9 +67,8 @@ pub fn tensor<const D: usize, K: Basic>(
 /// The values of a tensor of the engine as Burn's data, in the same memory.
 ///
 /// # Errors
-/// [`Error::Type`] if Burn has no such type: complex numbers and floats of 8 bits; and
-/// [`Gaps`](batchloom::Error::Gaps) if the values do not lie in row-major order without gaps, which those of a loader's
-/// batches do.
+/// [`Error::Type`] if Burn has no such type: complex numbers and floats of 8 bits; and [`Error::Engine`] if the values do not
+/// lie in row-major order without gaps, as the values of a loader's batches do.
 pub fn data(tensor: &Tensor) -> Result<TensorData> {
     let dtype = dtype_of(tensor.dtype())?;
     if tensor.dtype() == DType::Bool {

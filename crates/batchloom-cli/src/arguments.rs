@@ -68,7 +68,7 @@ pub(crate) enum Command {
         /// The plan of the run, as `plan --output` wrote it: the state must belong to it
         #[arg(long)]
         plan: Option<PathBuf>,
-        /// The number of ranks that go on; that of the plan unless given
+        /// The number of ranks that continue [default: as in the plan]
         #[arg(long, requires = "plan", value_parser = clap::value_parser!(u32).range(RANKS))]
         world_size: Option<u32>,
     },
@@ -86,7 +86,7 @@ pub(crate) enum Command {
 pub(crate) struct Source {
     /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, or - for numbers from standard input
     pub(crate) lengths: PathBuf,
-    /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, whose lengths count
+    /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, which count by length
     #[arg(long)]
     pub(crate) column: Option<String>,
     /// The length of a line of text: the number that it is, its words, or its characters
@@ -95,7 +95,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Returns true if the lengths come from standard input.
+    /// Returns true if the lengths are read from standard input.
     pub(crate) fn is_standard_input(&self) -> bool {
         self.lengths.as_os_str() == "-"
     }
@@ -121,8 +121,8 @@ pub(crate) struct Rules {
     /// The number of ranks
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(RANKS))]
     pub(crate) world_size: u32,
-    /// The elements of a batch, for the default rules [default: those of 64 samples of mean length]; rules of equal numbers
-    /// of samples hold as many on average
+    /// The elements of a batch, for the default rules [default: those of 64 samples of mean length]; rules of equal
+    /// numbers of samples hold as many on average
     #[arg(long, conflicts_with_all = ["rules", "memory"], value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
     /// The memory that any batch may take, such as 40GiB, for the default rules: those of equal numbers of samples hold
@@ -132,8 +132,8 @@ pub(crate) struct Rules {
     /// The memory that an element takes, such as 2.1MB
     #[arg(long, requires = "memory")]
     pub(crate) bytes_per_token: Option<Bytes>,
-    /// The cost of a batch, of an element and of a pair of elements, such as 0.004,2e-7,1e-11: rules are then compared by
-    /// the time of an epoch
+    /// The cost of a batch, of an element and of a pair of elements, such as 0.004,2e-7,1e-11: rules are then compared
+    /// by the time of an epoch
     #[arg(long, value_name = "FIXED,TOKEN,PAIR")]
     pub(crate) cost: Option<Cost>,
 }
@@ -191,7 +191,7 @@ pub(crate) enum Question {
         #[arg(long)]
         rank: Option<u32>,
     },
-    /// Show the step, the rank and the place at which a sample comes
+    /// Show the step, the rank and the place of a sample
     Where {
         /// The number of the sample
         sample: u64,

@@ -1,9 +1,9 @@
-//! The program `batchloom`, as a function: `cargo install batchloom-cli`, `python -m batchloom` and the console script of the
-//! Python package call it.
+//! The program `batchloom`, as a function: `cargo install batchloom-cli`, `python -m batchloom` and the console script
+//! of the Python package call it.
 //!
-//! A command reads lengths ([`read`]), asks the engine, and writes text or JSON ([`output`]). Promises:
+//! A command reads lengths ([`read`]), calls the engine, and writes text or JSON ([`output`]). Promises:
 //!
-//! - Bad data is one line on standard error that says what and where, and exit code 1; bad usage is exit code 2.
+//! - Bad data is one line on standard error with what and where, and exit code 1; bad usage is exit code 2.
 //! - Standard output holds results alone. Progress goes to standard error, and only to a terminal.
 //! - A reader that closes the pipe ends the program in silence.
 

@@ -39,7 +39,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The columns of the terminal that standard output is; `None` if it is none.
+/// The columns of the terminal on standard output; `None` without a terminal.
 pub(crate) fn columns() -> Option<usize> {
     terminal_size_of(io::stdout()).map(|(Width(columns), _)| columns.into())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A line that says what is being done, gone when dropped.
+/// A line about the work under way, gone when dropped.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
@@ -15,7 +15,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// A bar of so many parts.
+    /// A bar of a number of parts.
     pub(crate) fn of(parts: u64, text: impl Into<String>) -> Self {
         let bar = ProgressBar::new(parts).with_message(text.into());
         if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}") {

@@ -7,7 +7,7 @@
 //! ```text
 //!             order          batching       ranks            collate            delivery
 //! dataset ──▶ which sample ─▶ which samples ─▶ which batch, ─▶ bytes of several ─▶ batches are views
-//! (sizes)     comes when      share a batch    which rank,     batches at once,    sliced out of the block
+//! (sizes)     is drawn when   share a batch    which rank,     batches at once,    sliced out of the block
 //!                                              which step      one block
 //! ```
 //!
@@ -29,8 +29,8 @@
 //!
 //! # Panics
 //!
-//! Functions that work like indexing panic on an index that is out of range, as slices do, and say so. Other input of a
-//! user never causes a panic; it is an error.
+//! Functions that work like indexing panic on an index that is out of range, as slices do, and document it. Other input
+//! of a user never causes a panic; it is an error.
 
 pub mod batching;
 mod brief;
@@ -57,7 +57,7 @@ pub use plan::Plan;
 pub use run::Run;
 pub use tensor::{DType, Tensor};
 
-/// The guide from Rust, whose code is tested with that of this crate.
+/// The guide from Rust; its code is tested with this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 struct Guide;

@@ -1,6 +1,22 @@
 //! Options as text: one list of names for each enum, which reads it and which an error quotes.
 
 use crate::Error;
+use crate::error::causes;
+
+causes! {
+    /// The cause of errors about options as text.
+    enum NameCause {
+        #[error("{option} is {found:?}; expected {expected}")]
+        Choice { option: &'static str, found: String, expected: String } is Argument,
+    }
+}
+
+impl Error {
+    /// The error for the text of an option that names no choice, and the texts that do.
+    pub(crate) fn no_choice(option: &'static str, found: &str, expected: String) -> Self {
+        NameCause::Choice { option, found: found.to_owned(), expected }.into()
+    }
+}
 
 /// Implements `FromStr` for an option: each of its names, and the choice that it stands for.
 macro_rules! named {
@@ -11,7 +27,7 @@ macro_rules! named {
             /// Reads the name of a choice.
             ///
             /// # Errors
-            /// [`Error::Choice`](crate::Error::Choice) for any other text.
+            /// [`Kind::Argument`](crate::Kind::Argument) for any other text.
             fn from_str(found: &str) -> Result<Self, $crate::Error> {
                 match found {
                     $($name => Ok(Self::$choice),)+
@@ -32,5 +48,5 @@ pub(crate) fn refused(option: &'static str, found: &str, names: &[&str]) -> Erro
         Some((last, before)) => format!("{} or {last}", before.join(", ")),
         None => String::new(),
     };
-    Error::Choice { option, found: found.to_owned(), expected }
+    Error::no_choice(option, found, expected)
 }

@@ -1,10 +1,10 @@
 //! The means by which the threads of a loader meet: locks, condition variables, atomic flags, threads, and the clock
 //! that ends a wait.
 //!
-//! Promises: they are those of the standard library, under other paths. In this crate's own tests with `--cfg shuttle` they
-//! are those of the crate `shuttle`, which runs the threads one at a time and chooses at each of these operations which
-//! one goes on: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The clock
-//! stands still then. A time limit that is not zero never comes to its end, so it hides no signal that was lost.
+//! Promises: they are the standard library's, under other paths. In this crate's own tests with `--cfg shuttle` they
+//! are from the crate `shuttle`, which runs the threads one at a time and chooses at each of these operations which
+//! thread runs next: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The
+//! clock stands still then. A time limit that is not zero never ends, so it hides no signal that was lost.
 //!
 //! Values that no thread waits for, and that decide nothing that one does, stay with the standard library: counts of
 //! metrics, and values that are set once.
@@ -37,7 +37,7 @@ mod scheduled {
 
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
 
-    /// Lets other threads run once, if `holds`: as many of their steps as the scheduler likes.
+    /// Lets other threads run once, if `holds`, for any number of steps that the scheduler likes.
     pub(crate) fn yield_while(_: Duration, holds: impl Fn() -> bool) {
         if holds() {
             thread::yield_now();
@@ -81,7 +81,7 @@ mod scheduled {
         /// A thread to be started.
         pub(crate) struct Builder(thread::Builder);
 
-        /// A thread that was started. Shuttle's own does not tell whether it has ended.
+        /// A thread that was started. Shuttle's own does not report whether it has ended.
         pub(crate) struct JoinHandle<T> {
             handle: thread::JoinHandle<T>,
             finished: Arc<AtomicBool>,

@@ -9,8 +9,10 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 use batchloom::dataset::{Sequences, arrow_lists};
-use batchloom::{DType, Error, Kind, SequenceDataset};
+use batchloom::{DType, Kind, SequenceDataset};
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 fn list(lists: &[Vec<i64>]) -> ArrayRef {
     let lists = lists.iter().map(|list| Some(list.iter().copied().map(Some)));
@@ -58,8 +60,10 @@ proptest! {
         let inner = lists.iter().position(|list| list.iter().flatten().any(Option::is_none));
         match (arrow_lists("x", &[array]), null.or(inner)) {
             (Ok(_), expected) => prop_assert_eq!(expected, None),
-            (Err(Error::ArrowNull { sample, .. }), expected) => prop_assert_eq!(Some(sample), expected),
-            (Err(error), _) => prop_assert!(false, "{error}"),
+            (Err(error), expected) => {
+                prop_assert!(is(&error, Kind::Data, &["field x", "null"]), "{error}");
+                prop_assert_eq!(error.sample(), expected.map(|sample| sample as u64));
+            }
         }
     }
 }
@@ -115,11 +119,9 @@ fn arrow_arrays_of_other_types_are_refused() {
     let ends = arrow_buffer::OffsetBuffer::new(vec![0, 1].into());
     let lists: ArrayRef = Arc::new(ListArray::new(field, ends, Arc::clone(&texts), None));
     for array in [Arc::clone(&texts), numbers, lists] {
-        let error = arrow_lists("x", &[array]).unwrap_err();
-        assert!(matches!(error, Error::ArrowType { .. }), "{error}");
-        assert_eq!(error.kind(), Kind::Type);
+        refused(arrow_lists("x", &[array]), Kind::Type, &["field x", "expected lists of numbers"]);
     }
-    assert_eq!(arrow_lists("x", &[]).unwrap_err(), Error::NoSamples);
+    refused(arrow_lists("x", &[]), Kind::Data, &["no samples"]);
     let mixed = arrow_lists("x", &[list(&[vec![1]]), texts]);
-    assert!(matches!(mixed, Err(Error::Arrow { .. })), "{mixed:?}");
+    refused(mixed, Kind::Data, &["field x"]);
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use batchloom::batching::{FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use batchloom::plan::{PlanBuilder, State};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Kind, Plan};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 fn plan_of(rule: usize, uneven: Uneven, world_size: u32) -> PlanBuilder {
     let sizes: Vec<u32> = (0..90).map(|sample| 1 + sample * 7 % 13).collect();
@@ -121,16 +123,15 @@ fn states_that_ban_need_a_list() {
     let builder = || Plan::builder(10).batch_size(2);
     let state = builder().ban(vec![3, 7, 3]).build().unwrap().state(2);
     assert_eq!(state.bans, Some(vec![(0, 0, vec![3, 7])]));
-    let refused = builder().build().unwrap().resume(&state).unwrap_err();
-    assert!(matches!(refused, Error::StateBans { found: 2, first: Some(3) }), "{refused}");
+    let found = builder().build().unwrap().resume(&state);
+    refused(found, Kind::State, &["the state bans 2 samples", "first of them 3"]);
     let lifted = builder().ban(Vec::new()).build().unwrap().resume(&state).unwrap();
     assert_eq!(lifted.state(0).bans, Some(vec![(0, 0, vec![3, 7]), (0, 2, vec![])]));
     assert_eq!(lifted.banned(0), [0_u64; 0]);
     // What was lifted needs no list.
     let lifted = State { bans: Some(vec![(0, 0, vec![3]), (0, 2, vec![])]), ..state };
     assert_eq!(builder().build().unwrap().resume(&lifted).unwrap().state(0).bans, lifted.bans);
-    let refused = builder().ban(vec![10]).build().unwrap_err();
-    assert!(matches!(refused, Error::SampleRange { found: 10, samples: 10 }), "{refused}");
+    refused(builder().ban(vec![10]).build(), Kind::Range, &["sample 10", "sample < 10"]);
 }
 
 #[test]
@@ -143,7 +144,6 @@ fn damaged_bans_are_refused() {
         vec![(0, 0, vec![10])],
     ] {
         let state = State { bans: Some(bans.clone()), ..plan.state(2) };
-        let found = plan.resume(&state).unwrap_err();
-        assert!(matches!(found, Error::StateDamaged { .. }), "{bans:?}: {found}");
+        refused(plan.resume(&state), Kind::State, &["the state is damaged"]);
     }
 }

@@ -2,9 +2,11 @@
 //! source can have, as many as `len` says (L10), compact and aligned.
 
 use batchloom::loader::Batch;
-use batchloom::{DType, Error, Loader, Tensor, TensorDataset};
+use batchloom::{DType, Kind, Loader, Tensor, TensorDataset};
 use bytes::Bytes;
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 /// A field whose rows can be computed: byte `k` of row `r` is a function of both.
 #[derive(Debug, Clone)]
@@ -198,7 +200,7 @@ fn datasets_without_rows_or_width() {
     let empty = Tensor::from_vec(Vec::<f32>::new(), &[0, 3]).unwrap();
     let dataset = TensorDataset::new([("x", empty)]).unwrap();
     assert!(dataset.is_empty());
-    assert_eq!(Loader::builder(dataset).build().unwrap_err(), Error::NoSamples);
+    refused(Loader::builder(dataset).build(), Kind::Data, &["the dataset has no samples"]);
     let flat = Tensor::from_vec(Vec::<f32>::new(), &[5, 0]).unwrap();
     let loader = Loader::builder(TensorDataset::new([("x", flat)]).unwrap()).batch_size(2).build().unwrap();
     let shapes: Vec<_> = loader.iter().map(|batch| batch.unwrap().fields()[0].shape().to_vec()).collect();
@@ -209,18 +211,19 @@ fn datasets_without_rows_or_width() {
 fn bad_datasets_are_named() {
     let values = |rows| Tensor::from_vec(vec![0_u8; rows], &[rows]).unwrap();
     let scalar = Tensor::from_vec(vec![0_u8], &[]).unwrap();
-    let dataset = |fields: Vec<(&str, Tensor)>| TensorDataset::new(fields).unwrap_err();
-    assert_eq!(dataset(vec![]), Error::NoFields);
-    assert_eq!(dataset(vec![("x", scalar)]), Error::ScalarField { field: "x".into() });
-    assert_eq!(dataset(vec![("x", values(1)), ("x", values(1))]), Error::DuplicateField { name: "x".into() });
-    let different = Error::FieldLength { field: "y".into(), found: 3, first: "x".into(), expected: 4 };
-    assert_eq!(dataset(vec![("x", values(4)), ("y", values(3))]), different);
+    let dataset = |fields: Vec<(&str, Tensor)>| TensorDataset::new(fields);
+    refused(dataset(vec![]), Kind::Data, &["the dataset has no fields"]);
+    refused(dataset(vec![("x", scalar)]), Kind::Data, &["field x is a scalar"]);
+    refused(dataset(vec![("x", values(1)), ("x", values(1))]), Kind::Data, &["field `x` is given twice"]);
+    let different = ["field y has 3 rows", "field x has 4"];
+    refused(dataset(vec![("x", values(4)), ("y", values(3))]), Kind::Data, &different);
     let loader = || Loader::builder(TensorDataset::new([("x", values(4))]).unwrap());
-    assert_eq!(loader().num_threads(0).build().unwrap_err(), Error::Threads);
-    assert_eq!(loader().rank(2, 2).build().unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
+    refused(loader().num_threads(0).build(), Kind::Argument, &["num_threads is 0"]);
+    refused(loader().rank(2, 2).build(), Kind::Argument, &["rank is 2", "world of 2"]);
     let wide = Tensor::new(Bytes::from(vec![0; 8]), DType::U64, &[1 << 40, 1 << 40], &[0, 0], 0).unwrap();
     let wide = Loader::builder(TensorDataset::new([("x", wide)]).unwrap()).batch_size(1 << 20);
-    assert!(matches!(wide.build().unwrap_err(), Error::BatchTooLarge { .. }));
+    let words = ["a batch of 1048576 samples", "8796093022208 bytes"];
+    refused(wide.build(), Kind::Argument, &words);
 }
 
 #[test]
@@ -239,9 +242,8 @@ fn a_layout_outside_its_memory_is_refused() {
         (&[2], &[isize::MIN], 0),
         (&[1], &[4], usize::MAX),
     ] {
-        assert!(
-            matches!(tensor(shape, strides, offset), Err(Error::Layout { .. })),
-            "{shape:?} {strides:?} {offset}"
-        );
+        let words =
+            [format!("shape {shape:?}"), format!("byte strides {strides:?}"), format!("offset {offset}")];
+        refused(tensor(shape, strides, offset), Kind::Data, &words.each_ref().map(String::as_str));
     }
 }

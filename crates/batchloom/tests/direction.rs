@@ -239,6 +239,6 @@ fn paths_are_followed_to_the_file_that_defines_them() {
     let arrows = arrows();
     // Through `lib.rs` and the face of the folder, and outside `use` lines.
     assert!(arrows["loader/loader.rs"].contains("plan/plan.rs"));
-    assert!(arrows["loader/fields.rs"].contains("dataset/kind.rs"));
+    assert!(arrows["loader/fields.rs"].contains("dataset/collation.rs"));
     assert!(arrows["dataset/tensors.rs"].contains("error/mod.rs"));
 }

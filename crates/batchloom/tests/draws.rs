@@ -6,8 +6,10 @@ use batchloom::batching::{FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenB
 use batchloom::draws::{Exhausted, Mix, Weights};
 use batchloom::plan::PlanBuilder;
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Kind, Plan};
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 /// The samples of an epoch of a plan of batches of one, in the order of dealing.
 fn drawn(plan: &Plan) -> Vec<u64> {
@@ -564,36 +566,36 @@ fn a_thousand_sources_of_a_billion_samples() {
 /// Weights that make no sense are refused, before anything is drawn.
 #[test]
 fn draws_that_make_no_sense() {
-    let refused = |found: batchloom::Result<Weights>, words: &[&str]| {
-        let error = found.unwrap_err();
-        assert!(matches!(error, Error::Weights { .. }), "{error}");
-        words.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
-    };
-    refused(Weights::new(&[1.0, -0.5]), &["sample 1", "-0.5"]);
-    refused(Weights::new(&[f64::NAN]), &["sample 0", "NaN"]);
-    refused(Weights::new(&[f64::INFINITY]), &["sample 0", "inf"]);
-    refused(Weights::new(&[0.0, 0.0]), &["2 samples", "0"]);
-    refused(Weights::new(&[]), &["0"]);
-    assert!(matches!(Mix::new(&[1], &[1.0, 2.0]), Err(Error::Weights { .. })));
-    assert!(matches!(Mix::new(&[1, 0], &[1.0, 2.0]), Err(Error::Mix { .. })));
+    let wrong = |weights: &[f64], words: &[&str]| refused(Weights::new(weights), Kind::Argument, words);
+    wrong(&[1.0, -0.5], &["the weight of sample 1", "-0.5"]);
+    wrong(&[f64::NAN], &["the weight of sample 0", "NaN"]);
+    wrong(&[f64::INFINITY], &["the weight of sample 0", "inf"]);
+    wrong(&[0.0, 0.0], &["weights of 2 samples", "sum to 0"]);
+    wrong(&[], &["weights of 0 samples", "sum to 0"]);
+    refused(Mix::new(&[1], &[1.0, 2.0]), Kind::Argument, &["2 weights for 1 sources"]);
+    refused(Mix::new(&[1, 0], &[1.0, 2.0]), Kind::Argument, &["source 1 has no samples"]);
     assert!(Mix::new(&[1, 0], &[1.0, 0.0]).is_ok());
-    assert!(matches!(Mix::new(&[2], &[1.0]).unwrap().measured("tokens", vec![1]), Err(Error::Mix { .. })));
+    let measured = Mix::new(&[2], &[1.0]).unwrap().measured("tokens", vec![1]);
+    refused(measured, Kind::Argument, &["1 numbers of tokens for 2 samples"]);
     let weights = || Weights::new(&[1.0; 10]).unwrap();
     let builder = || Plan::builder(10).batch_size(2).shuffle(true);
-    let is_refused = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Conflict { .. }));
+    let is_refused = |builder: PlanBuilder| {
+        builder.build().is_err_and(|error| is(&error, Kind::Argument, &["does not go with"]))
+    };
     assert!(is_refused(builder().weights(weights()).shuffle(false)));
     assert!(is_refused(builder().num_samples(4).shuffle(batchloom::order::Shuffle::Runs)));
     assert!(is_refused(builder().num_samples(4).shard_size(4)));
     assert!(is_refused(builder().weights(weights()).mix(Mix::new(&[10], &[1.0]).unwrap())));
-    assert!(matches!(builder().num_samples(0).build(), Err(Error::NotPositive { .. })));
-    assert!(matches!(Plan::builder(9).shuffle(true).weights(weights()).build(), Err(Error::Weights { .. })));
+    refused(builder().num_samples(0).build(), Kind::Argument, &["num_samples is 0"]);
+    let many = Plan::builder(9).shuffle(true).weights(weights()).build();
+    refused(many, Kind::Argument, &["10 weights", "9 samples"]);
     // Weights of sources may change anywhere, and those of samples between epochs.
     let state = |steps, builder: PlanBuilder| builder.build().unwrap().state(steps);
     let other =
         || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
     assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
-    let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
-    assert!(matches!(error, Error::StateWeights { .. }), "{error}");
+    let found = other().build().unwrap().resume(&state(1, builder().weights(weights())));
+    refused(found, Kind::State, &["the epoch under way was drawn by weights", &weights().digest()]);
 }
 
 /// Schedules that go back, or give weights that make no sense.
@@ -603,7 +605,7 @@ fn schedules_that_make_no_sense() {
     for (changes, words) in [
         (vec![(4, vec![1.0, 2.0]), (4, vec![2.0, 1.0])], ["from 4 on", "increase"]),
         (vec![(0, vec![1.0, 2.0])], ["from 0 on", "increase"]),
-        (vec![(4, vec![1.0])], ["1 for 2 sources", "from 4 on"]),
+        (vec![(4, vec![1.0])], ["1 weights for 2 sources", "from 4 on"]),
         (vec![(4, vec![1.0, f64::NAN])], ["source 1", "NaN"]),
         (vec![(4, vec![0.0, 0.0])], ["2 sources", "0"]),
     ] {
@@ -645,7 +647,8 @@ fn weights_of_sources_in_states() {
         mixed(weights).sizes(sizes).rule(TokenBudget::new(12).unwrap()).largest_first(true).build().unwrap()
     };
     let state = largest(&[1.0, 2.0]).state(1);
-    assert!(matches!(largest(&[2.0, 1.0]).resume(&state), Err(Error::Conflict { .. })));
+    let found = largest(&[2.0, 1.0]).resume(&state);
+    refused(found, Kind::Argument, &["largest_first does not go with other weights"]);
     assert!(largest(&[2.0, 1.0]).resume(&largest(&[1.0, 2.0]).state(0)).is_ok());
 }
 

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
+use crate::errors::is;
+
 /// The file that a crate of another author writes of an array, whose values are given in the order of the file.
 fn npy<T: AutoSerialize + Copy>(values: &[T], shape: &[usize], order: Order) -> Vec<u8> {
     let shape: Vec<u64> = shape.iter().map(|&len| len as u64).collect();
@@ -169,9 +171,11 @@ proptest! {
             let end = cut.index(2 * file.len()).min(file.len());
             file.truncate(end);
             let file = Bytes::from(file);
-            let named = |error: &Error| matches!(error, Error::File { .. });
-            prop_assert!(Tensor::from_npy(file.clone()).as_ref().err().is_none_or(named));
-            prop_assert!(Tensor::from_safetensors(file).as_ref().err().is_none_or(named));
+            let named = |format: &'static str| {
+                move |error: &Error| is(error, Kind::Data, &[&format!("the bytes are no {format} file of arrays")])
+            };
+            prop_assert!(Tensor::from_npy(file.clone()).as_ref().err().is_none_or(named(".npy")));
+            prop_assert!(Tensor::from_safetensors(file).as_ref().err().is_none_or(named("safetensors")));
         }
     }
 }

@@ -4,8 +4,10 @@
 use batchloom::batching::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
 use batchloom::dataset::{GroupLayout, GroupOversize, Groups, TextIds};
 use batchloom::loader::Batch;
-use batchloom::{Error, GroupDataset, Loader, Tensor};
+use batchloom::{GroupDataset, Kind, Loader, Tensor};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 /// The rows of each group, in order of their first appearance.
 fn members(ids: &[i64]) -> Vec<Vec<usize>> {
@@ -173,27 +175,22 @@ fn budgets_count_rows() {
 
 #[test]
 fn bad_input() {
-    assert!(matches!(Groups::of(&[]), Err(Error::NoSamples)));
+    refused(Groups::of(&[]), Kind::Data, &["no samples"]);
     let groups = || Groups::of(&[1, 1, 2]).unwrap();
     let short = Tensor::from_vec(vec![0_i64; 2], &[2]).unwrap();
-    assert!(matches!(
-        GroupDataset::new(groups()).rows("x", short),
-        Err(Error::FieldLength { found: 2, expected: 3, .. })
-    ));
+    refused(GroupDataset::new(groups()).rows("x", short), Kind::Data, &["field x has 2 rows for 3 ids"]);
     let full = || {
         let x = Tensor::from_vec(vec![0_i64; 3], &[3]).unwrap();
         GroupDataset::new(groups()).rows("x", x).unwrap()
     };
-    assert!(matches!(
-        full().max_rows(1, GroupOversize::Error).build(),
-        Err(Error::GroupTooLong { group: 0, rows: 2, max_rows: 1 })
-    ));
+    let long = ["group 0 has 2 rows", "max_rows is 1"];
+    refused(full().max_rows(1, GroupOversize::Error).build(), Kind::Data, &long);
     let split = Packing::new(2).unwrap().oversize(PackedOversize::Split);
-    let refused = Loader::builder(full().build().unwrap()).rule(split).build();
-    assert!(matches!(refused, Err(Error::WholeGroups { .. })));
+    let found = Loader::builder(full().build().unwrap()).rule(split).build();
+    refused(found, Kind::Argument, &["oversize", "divide groups"]);
     let padded = full().layout(GroupLayout::Padded).build().unwrap();
-    let refused = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
-    assert!(matches!(refused, Err(Error::WholeGroups { .. })));
+    let found = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
+    refused(found, Kind::Argument, &["Packing", "layout \"concatenated\""]);
 }
 
 proptest! {

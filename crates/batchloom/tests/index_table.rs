@@ -15,9 +15,12 @@ use batchloom::dataset::{
 use batchloom::loader::{Block, Blocks, LoaderBuilder, PadSide, Polled};
 use batchloom::ranks::Uneven;
 use batchloom::{
-    DType, Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
+    DType, Error, GroupDataset, Kind, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset,
+    WindowDataset,
 };
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 /// An array whose values are its row numbers, here or elsewhere.
 fn rows(count: usize, here: bool) -> Tensor {
@@ -301,8 +304,11 @@ fn numbers_that_need_64_bits_have_them() {
 #[test]
 fn what_is_elsewhere_is_not_read() {
     let dataset = TensorDataset::new([("x", rows(10, false))]).unwrap();
-    let refused = Loader::builder(dataset).build().unwrap_err();
-    assert!(matches!(&refused, Error::Elsewhere { field } if field == "x"), "{refused}");
+    refused(
+        Loader::builder(dataset).build(),
+        Kind::Data,
+        &["field x is in memory that this process cannot read"],
+    );
 }
 
 #[test]
@@ -350,12 +356,11 @@ fn memory_that_is_not_there_is_an_error() {
         let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
         Loader::builder(dataset).memory(64, allocate).build().unwrap()
     };
-    let failed = loader(|bytes| Err(Error::Memory { bytes, reason: "none is left".to_owned() }));
+    let failed = loader(|bytes| Err(Error::out_of_memory(bytes, "none is left".to_owned())));
     let error = failed.iter().next().unwrap().unwrap_err();
     assert!(error.to_string().contains("none is left"), "{error}");
     let short = loader(|bytes| Ok(vec![0; bytes - 1]));
-    let error = short.iter().next().unwrap().unwrap_err();
-    assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
+    refused(short.iter().next().unwrap(), Kind::Memory, &["1024 bytes", "1023 were allocated"]);
 }
 
 /// A loader of 200 batches in many blocks, filled by two workers and the consumer, that does something as it allocates.

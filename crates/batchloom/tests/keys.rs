@@ -8,8 +8,10 @@ use batchloom::batching::{
 use batchloom::draws::{Mix, Weights};
 use batchloom::plan::PlanBuilder;
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Kind, Plan};
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 fn rule_of(rule: usize) -> Rule {
     let model = CostModel::new(1.0, 1.0, 0.0).unwrap();
@@ -53,7 +55,11 @@ proptest! {
         let builder = plan_of(rule, &keys).homogeneous_by(Keys::new(keys.clone())).shuffle(shuffle).seed(seed).epoch(epoch);
         let builder = builder.world_size(world_size).drop_last(drop_last).uneven(Uneven::Mask);
         let plan = match builder.build() {
-            Err(Error::NothingLeft { .. } | Error::Conflict { .. }) if drop_last => return Ok(()),
+            Err(error) if drop_last => {
+                let said = ["drop_last leaves no step", "drop_last does not go with homogeneous_by"];
+                prop_assert!(said.iter().any(|said| is(&error, Kind::Argument, &[said])), "{error}");
+                return Ok(());
+            }
             plan => plan.unwrap(),
         };
         let key = |sample: &u64| keys[*sample as usize];
@@ -231,9 +237,11 @@ proptest! {
         let most = (0..40).map(count).max().unwrap();
         let full = keys.len() as u64 / batch_size;
         let plan = match builder.build() {
-            Err(Error::NothingLeft { .. }) if drop_last => return Ok(()),
-            Err(Error::TooFrequent { sample, count: found, .. }) => {
-                prop_assert_eq!(found, count(keys[sample as usize]));
+            Err(error) if drop_last && is(&error, Kind::Argument, &["drop_last leaves no step"]) => return Ok(()),
+            Err(error) => {
+                let sample = error.sample().unwrap();
+                let found = format!("{} samples have the key of sample {sample}", count(keys[sample as usize]));
+                prop_assert!(is(&error, Kind::Argument, &[&found]), "{error}");
                 // No plan was possible: the most frequent key comes more often than there are full batches.
                 prop_assert!(most > full, "{} of {}", most, full);
                 return Ok(());
@@ -330,7 +338,9 @@ fn check_golden(found: &str) {
 fn what_does_not_go_together() {
     let keys = || Keys::new(vec![0; 10]);
     let builder = || Plan::builder(10).batch_size(2).shuffle(true);
-    let grouping = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Conflict { .. }));
+    let grouping = |builder: PlanBuilder| {
+        builder.build().is_err_and(|error| is(&error, Kind::Argument, &["does not go with"]))
+    };
     assert!(grouping(builder().homogeneous_by(keys()).distinct_by(keys())));
     assert!(grouping(builder().homogeneous_by(keys()).shard_size(4)));
     assert!(grouping(builder().distinct_by(keys()).shuffle(false)));
@@ -340,11 +350,8 @@ fn what_does_not_go_together() {
     assert!(grouping(plan_of(2, &[0; 10]).distinct_by(keys()).shuffle(true)));
     assert!(grouping(builder().homogeneous_by(keys()).uneven(Uneven::Short)));
     assert!(!grouping(builder().homogeneous_by(keys()).uneven(Uneven::Short).drop_last(true)));
-    let short = builder().homogeneous_by(Keys::new(vec![0; 9])).build().unwrap_err();
-    assert!(matches!(short, Error::KeysLength { found: 9, expected: 10, .. }), "{short}");
-    let frequent = builder().distinct_by(Keys::new(vec![1, 0, 0, 0, 0, 0, 0, 2, 3, 4])).build().unwrap_err();
-    assert!(
-        matches!(frequent, Error::TooFrequent { sample: 1, count: 6, batches: 5, batch_size: 2 }),
-        "{frequent}"
-    );
+    let short = builder().homogeneous_by(Keys::new(vec![0; 9])).build();
+    refused(short, Kind::Argument, &["homogeneous_by has 9 keys for 10 samples"]);
+    let frequent = builder().distinct_by(Keys::new(vec![1, 0, 0, 0, 0, 0, 0, 2, 3, 4])).build();
+    refused(frequent, Kind::Argument, &["6 samples have the key of sample 1", "5 batches of 2"]);
 }

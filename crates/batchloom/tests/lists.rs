@@ -2,8 +2,10 @@
 
 use batchloom::batching::{FixedSize, Listed, Rule};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Kind, Loader, Plan, Tensor, TensorDataset};
+use batchloom::{Kind, Loader, Plan, Tensor, TensorDataset};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 const SAMPLES: u32 = 30;
 
@@ -142,22 +144,33 @@ fn a_state_needs_the_lists_that_it_was_taken_with() {
     let text = serde_json::to_string(&state).unwrap();
     assert!(text.contains(&listed(&lists).digest()), "{text}");
     let other = plan(&[vec![1, 0], vec![2], vec![3, 4]], 1, Uneven::Pad);
-    assert!(matches!(other.resume(&state), Err(Error::StateLists { .. })));
+    refused(other.resume(&state), Kind::State, &["other batches", &listed(&lists).digest()]);
     // At its start, no list of an epoch was taken.
     assert!(other.resume(&plan(&lists, 1, Uneven::Pad).state(0)).is_ok());
 }
 
 #[test]
 fn lists_that_make_no_sense() {
-    assert!(matches!(Listed::new(vec![1, 2], vec![1, 1, 2]), Err(Error::EmptyBatch { batch: 1 })));
-    assert!(matches!(Listed::new(vec![1, 2], vec![2, 1]), Err(Error::Lists { .. })));
-    assert!(matches!(Listed::new(vec![1, 2], vec![1]), Err(Error::Lists { .. })));
+    refused(
+        Listed::new(vec![1, 2], vec![1, 1, 2]),
+        Kind::Argument,
+        &["batch 1 of the lists holds no sample"],
+    );
+    refused(
+        Listed::new(vec![1, 2], vec![2, 1]),
+        Kind::Argument,
+        &["a list ends at 1", "where 2 was reached"],
+    );
+    refused(Listed::new(vec![1, 2], vec![1]), Kind::Argument, &["a list ends at 1", "where 2 was reached"]);
     let lists = [vec![0], vec![SAMPLES]];
     let build = |lists: &[Vec<u32>]| Plan::builder(u64::from(SAMPLES)).rule(listed(lists));
-    assert!(matches!(build(&lists).build(), Err(Error::SampleRange { .. })));
-    let error = build(&lists[..1]).shuffle(true).build().unwrap_err();
-    assert!(matches!(error, Error::Conflict { option: "shuffle", other: "a list of batches", .. }));
-    assert_eq!(error.kind(), Kind::Argument);
-    let error = build(&lists[..1]).shard_size(2).build().unwrap_err();
-    assert!(matches!(error, Error::Conflict { option: "shard_size", other: "a list of batches", .. }));
+    refused(
+        build(&lists).build(),
+        Kind::Range,
+        &[&format!("sample {SAMPLES}"), &format!("sample < {SAMPLES}")],
+    );
+    let found = build(&lists[..1]).shuffle(true).build();
+    refused(found, Kind::Argument, &["shuffle does not go with a list of batches"]);
+    let found = build(&lists[..1]).shard_size(2).build();
+    refused(found, Kind::Argument, &["shard_size does not go with a list of batches"]);
 }

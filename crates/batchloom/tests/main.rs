@@ -19,6 +19,7 @@ mod definitions;
 mod determinism;
 mod direction;
 mod draws;
+mod errors;
 #[cfg(all(feature = "npy", feature = "safetensors"))]
 mod files;
 mod groups;

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use batchloom::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget};
 use batchloom::dataset::{Dataset, MapDataset, OnError, Sample, Sequences, Source, SourceError};
-use batchloom::error::{Kind, ReadError};
+use batchloom::error::ReadError;
 use batchloom::loader::{Batch, Crop, Keep, LoaderBuilder, PadSide, PadSlot, Slot};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Loader, SequenceDataset, Tensor, TensorDataset};
+use batchloom::{Error, Kind, Loader, SequenceDataset, Tensor, TensorDataset};
 use proptest::prelude::*;
 use rand::Rng;
+
+use crate::errors::refused;
 
 /// Rows of numbers that follow from the sample, read after a delay, and the samples that were read.
 #[derive(Clone, Default)]
@@ -166,8 +168,12 @@ proptest! {
             prop_assert!(batches.next().unwrap().is_ok());
         }
         match batches.next().unwrap() {
-            Err(Error::Read(ReadError::Failed { sample, cause })) => {
-                prop_assert_eq!((sample, cause.to_string()), (fails, format!("no sample {fails}")));
+            Err(error) => {
+                let Some(ReadError::Failed { sample, cause }) = error.reading() else { panic!("{error:?}") };
+                prop_assert_eq!((*sample, cause.to_string()), (fails, format!("no sample {fails}")));
+                prop_assert_eq!((error.kind(), error.sample()), (Kind::Data, Some(fails)));
+                let source = std::error::Error::source(&error).map(ToString::to_string);
+                prop_assert_eq!(source, Some(format!("no sample {fails}")));
             }
             other => prop_assert!(false, "{other:?}"),
         }
@@ -195,7 +201,7 @@ proptest! {
             let (batch, members) = (batch.unwrap(), plan.indices(step as u64, 0).unwrap());
             let block = match blocks.next().unwrap() {
                 Ok(block) => block,
-                Err(Error::Read(ReadError::NoneRead { .. })) => {
+                Err(error) if matches!(error.reading(), Some(ReadError::NoneRead { .. })) => {
                     prop_assert!(members.iter().all(|&sample| sample == fails));
                     return Ok(());
                 }
@@ -441,7 +447,8 @@ fn samples_of_other_layouts_are_refused() {
         let loader =
             Loader::builder(MapDataset::new((40, odd)).build().unwrap()).batch_size(4).num_threads(threads);
         let error = failure(loader.build().unwrap());
-        let text = "field x of sample 17 is float32[2]; that of sample 0 was float32[1]: expected one type and shape";
+        let text =
+            "field x of sample 17 is float32[2]; in sample 0 it was float32[1]: expected one type and shape";
         assert!(error.to_string().starts_with(text), "{error}");
         assert_eq!(error.kind(), Kind::Data);
         let loader = Loader::builder(MapDataset::new((40, renamed)).build().unwrap())
@@ -464,10 +471,8 @@ fn sizes_have_to_be_lengths() {
             .to_string()
             .starts_with("field x of sample 2 has the shape [3], but the size of the sample is 4")
     );
-    assert_eq!(
-        MapDataset::new((4, read)).sizes(vec![3]).build().unwrap_err(),
-        Error::SizesLength { found: 1, samples: 4 }
-    );
+    let few = MapDataset::new((4, read)).sizes(vec![3]).build();
+    refused(few, Kind::Data, &["1 sizes for 4 samples"]);
     // As numbers to sort by, they need not be.
     let loader = Loader::builder(dataset).batch_size(4).collate("x", Slot::Same).build().unwrap();
     assert_eq!(loader.iter().next().unwrap().unwrap().names(), ["x", "index"]);
@@ -489,5 +494,5 @@ fn single_samples_and_unknown_fields() {
     assert_eq!(counter.load(Ordering::Relaxed), 1);
     let loader = Loader::builder(dataset).collate("y", Slot::Same).build().unwrap();
     let error = loader.iter().next().unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "collate names the field y, which samples do not have: these have x");
+    assert_eq!(error.to_string(), "fields names the field y, which samples do not have: they have x");
 }

@@ -5,6 +5,8 @@ use batchloom::loader::{Placement, PlacementMode, PlacementRequest, Residency};
 use batchloom::{Error, Kind};
 use proptest::prelude::*;
 
+use crate::errors::{is, refused};
+
 /// The bytes of one sample.
 const ROW: u64 = 8;
 
@@ -54,8 +56,9 @@ proptest! {
             (false, Residency::Never) => prop_assert_eq!(found.unwrap().mode, PlacementMode::Streamed),
             (false, _) if fits => prop_assert_eq!(found.unwrap().mode, PlacementMode::Resident),
             (false, Residency::Always) => {
-                let too_large = matches!(found, Err(Error::ResidentLimit { .. } | Error::DeviceMemory { .. }));
-                prop_assert!(too_large);
+                let error = found.unwrap_err();
+                prop_assert!(matches!(error.kind(), Kind::Argument | Kind::Device), "{error}");
+                prop_assert!(is(&error, error.kind(), &["resident is True, and the data takes"]), "{error}");
             }
             (false, Residency::Auto) => {
                 prop_assert!(found.is_err_and(|error| matches!(error.kind(), Kind::Argument | Kind::Device))
@@ -134,12 +137,11 @@ fn placement_says_which_memory_is_missing() {
         samples: 100,
         ..PlacementRequest::default()
     };
-    let error = decide(&request).unwrap_err();
-    let expected = Error::DeviceMemory { needed: 800, free: 399, shared: 1, device: "gpu:0".to_owned() };
-    assert_eq!(error, expected);
-    assert_eq!(error.kind(), Kind::Device);
+    let words = ["resident is True", "800 bytes", "399 are free on gpu:0", "1 of it are there already"];
+    refused(decide(&request), Kind::Device, &words);
     let limited = PlacementRequest { memory_limit: Some(100), ..request };
-    assert_eq!(decide(&limited).unwrap_err(), Error::ResidentLimit { needed: 800, memory_limit: 100 });
+    let words = ["resident is True", "800 bytes", "memory_limit of 100"];
+    refused(decide(&limited), Kind::Argument, &words);
 }
 
 #[test]
@@ -153,9 +155,9 @@ fn placement_refuses_a_limit_beyond_free_memory_that_would_make_an_order() {
         unit: Some(10),
         ..PlacementRequest::default()
     };
-    assert!(matches!(decide(&request), Err(Error::MemoryLimit { memory_limit: 799, free: 400, .. })));
+    refused(decide(&request), Kind::Device, &["memory_limit is 799", "400 bytes are free"]);
     let small = PlacementRequest { memory_limit: Some(159), ..request.clone() };
-    assert_eq!(decide(&small).unwrap_err(), Error::ShardTooLarge { samples: 10, bytes: 80, limit: 159 });
+    refused(decide(&small), Kind::Argument, &["a shard of 10 samples", "80 bytes", "159, memory_limit"]);
     let fits = PlacementRequest { memory_limit: Some(400), ..request };
     assert_eq!(decide(&fits).unwrap().shard_size, Some(20));
 }

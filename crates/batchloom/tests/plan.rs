@@ -3,9 +3,10 @@
 use batchloom::batching::FixedSize;
 use batchloom::order::{Key, Permutation, Purpose, Shuffle};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Error, Kind, Plan};
 use proptest::prelude::*;
 
+use crate::errors::{is, refused};
 use crate::order::sharded;
 
 /// The options of a plan, small enough to enumerate all that it delivers.
@@ -158,7 +159,7 @@ proptest! {
         let plan = match options.build() {
             Ok(plan) => plan,
             Err(error) => {
-                prop_assert!(matches!(error, Error::NothingLeft { .. }), "{error}");
+                prop_assert!(is(&error, Kind::Argument, &["drop_last leaves no step"]), "{error}");
                 prop_assert!(expected.is_empty());
                 return Ok(());
             }
@@ -280,8 +281,8 @@ proptest! {
         let other = Options { shard_size: Some(size + options.batch_size), ..options }.build().unwrap();
         prop_assert_ne!(plan.fingerprint(), sharded.fingerprint());
         prop_assert_ne!(other.fingerprint(), sharded.fingerprint());
-        let refused = matches!(sharded.resume(&plan.state(0)), Err(Error::StateFingerprint { .. }));
-        prop_assert!(refused);
+        let prints = [plan.fingerprint(), sharded.fingerprint()];
+        refused(sharded.resume(&plan.state(0)), Kind::State, &prints.each_ref().map(String::as_str));
     }
 
     #[test]
@@ -327,33 +328,28 @@ fn a_billion_samples_and_a_thousand_ranks() {
 #[test]
 fn bad_options_are_named() {
     let plan = |samples| Plan::builder(samples);
-    assert_eq!(plan(0).build().unwrap_err(), Error::NoSamples);
-    assert_eq!(plan(5).batch_size(0).build().unwrap_err(), Error::BatchSize { found: 0 });
-    assert!(matches!(plan(5).world_size(0).build().unwrap_err(), Error::World { found: 0, .. }));
-    assert!(matches!(
-        plan(5).world_size(u32::MAX).build().unwrap_err(),
-        Error::World { found: u32::MAX, .. }
-    ));
-    assert!(matches!(plan(u64::MAX).build().unwrap_err(), Error::TooManySamples { .. }));
-    assert!(matches!(
-        plan(10).batch_size(4).world_size(3).drop_last(true).build().unwrap_err(),
-        Error::NothingLeft { samples: 10, batch_size: Some(4), batches: 2, world_size: 3 }
-    ));
-    assert_eq!(plan(9).shard_size(0).build().unwrap_err(), Error::NotPositive { name: "shard_size" });
-    let error = plan(900).batch_size(64).shard_size(100).build().unwrap_err();
-    assert_eq!(error, Error::ShardSize { found: 100, batch_size: 64 });
-    assert!(error.to_string().contains("64 or 128"), "{error}");
+    refused(plan(0).build(), Kind::Data, &["no samples"]);
+    refused(plan(5).batch_size(0).build(), Kind::Argument, &["batch_size is 0"]);
+    refused(plan(5).world_size(0).build(), Kind::Argument, &["world_size is 0"]);
+    refused(plan(5).world_size(u32::MAX).build(), Kind::Argument, &["world_size is 4294967295"]);
+    refused(plan(u64::MAX).build(), Kind::Data, &["18446744073709551615 samples", "2^62"]);
+    let nothing = plan(10).batch_size(4).world_size(3).drop_last(true).build();
+    refused(nothing, Kind::Argument, &["drop_last", "10 samples make 2 full batches of 4", "3 ranks"]);
+    refused(plan(9).shard_size(0).build(), Kind::Argument, &["shard_size is 0"]);
+    let shards = plan(900).batch_size(64).shard_size(100).build();
+    refused(shards, Kind::Argument, &["shard_size is 100", "64 or 128"]);
     let error = plan(900).batch_size(64).shard_size(9).build().unwrap_err();
     assert!(error.to_string().contains(" 64") && !error.to_string().contains(" or "), "{error}");
     let error = plan(900).batch_size(64).shard_size(u64::MAX).build().unwrap_err();
     assert!(error.to_string().contains(" 18446744073709551552"), "{error}");
     let small = plan(10).batch_size(4).world_size(2).build().unwrap();
-    assert_eq!(small.shard(2, 0).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
-    assert_eq!(small.shard(0, 2).unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
+    let (step, rank) = (["step 2", "step < 2"], ["rank is 2", "world of 2"]);
+    refused(small.shard(2, 0), Kind::Range, &step);
+    refused(small.shard(0, 2), Kind::Argument, &rank);
     assert_eq!(small.shard(0, 1).unwrap(), None);
-    assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
-    assert_eq!(small.step(2).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
-    assert_eq!(small.places(10).unwrap_err(), Error::SampleRange { found: 10, samples: 10 });
+    refused(small.indices(0, 2), Kind::Argument, &rank);
+    refused(small.step(2), Kind::Range, &step);
+    refused(small.places(10), Kind::Range, &["sample 10", "sample < 10"]);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use batchloom::batching::{LengthBuckets, Packing, Rule, TokenBudget};
 use batchloom::dataset::{Dataset, MapDataset, Sample, SampleRng, Sequences, WindowShape};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Loader, Plan, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset};
+use batchloom::{Loader, Plan, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset};
 use proptest::prelude::*;
 
+use crate::errors::refused;
 use crate::map::contents;
 
 const SAMPLES: u64 = 41;
@@ -170,12 +171,17 @@ proptest! {
 fn plans_ranks_and_steps_that_the_loader_has_not_are_refused() {
     let loader = Loader::builder(dataset(Kind::Rows)).batch_size(4).build().unwrap();
     let other = Loader::builder(dataset(Kind::Rows)).batch_size(5).build().unwrap();
-    let refused = |plan: &Plan, rank, step| loader.form(plan, rank, step).unwrap_err();
     let plan = loader.plan(0);
-    assert!(matches!(refused(&other.plan(0), 0, 0), Error::ForeignPlan { .. }));
-    assert!(matches!(refused(&plan, 1, 0), Error::Rank { rank: 1, world_size: 1 }));
-    assert!(matches!(refused(&plan, 0, 11), Error::StepRange { found: 11, steps: 11 }));
-    assert!(matches!(refused(&plan, 0, u64::MAX), Error::StepRange { .. }));
+    let foreign = other.plan(0);
+    let prints = [plan.fingerprint(), foreign.fingerprint()];
+    refused(loader.form(&foreign, 0, 0), batchloom::Kind::Argument, &prints.each_ref().map(String::as_str));
+    refused(loader.form(&plan, 1, 0), batchloom::Kind::Argument, &["rank is 1", "world of 1"]);
+    refused(loader.form(&plan, 0, 11), batchloom::Kind::Range, &["step 11", "step < 11"]);
+    refused(
+        loader.form(&plan, 0, u64::MAX),
+        batchloom::Kind::Range,
+        &["step 18446744073709551615", "step < 11"],
+    );
     assert_eq!(loader.state(), loader.plan(0).state(0));
 }
 

@@ -142,7 +142,7 @@ fn what_is_no_image_is_refused() {
     }
     let other = message(vec![zeros(&[2, 2, 3]), zeros(&[2, 3, 1])], Resize::new(2, 2));
     assert!(
-        other.starts_with("field image of sample 1 is uint8[2, 3, 1]; that of sample 0 was uint8[2, 2, 3]"),
+        other.starts_with("field image of sample 1 is uint8[2, 3, 1]; in sample 0 it was uint8[2, 2, 3]"),
         "{other}"
     );
     let empty = message(vec![zeros(&[2, 2])], Resize::new(0, 2));

@@ -2,20 +2,28 @@
 
 use batchloom::plan::restore_order;
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Kind, Plan};
 use proptest::prelude::*;
 
+use crate::errors::{is, refused};
+
 /// The place of each sample's last result, and the first sample without one, by definition.
-fn slow(samples: &[u64]) -> Result<Vec<usize>, Error> {
+fn slow(samples: &[u64]) -> Result<Vec<usize>, u64> {
     let most = samples.iter().max().map_or(0, |most| most + 1);
     let last = |sample| samples.iter().rposition(|&found| found == sample);
-    (0..most).map(|sample| last(sample).ok_or(Error::MissingResult { sample })).collect()
+    (0..most).map(|sample| last(sample).ok_or(sample)).collect()
 }
 
 proptest! {
     #[test]
     fn restore_order_finds_the_last_result_of_each_sample(samples in prop::collection::vec(0_u64..12, 0..40)) {
-        prop_assert_eq!(restore_order(&samples, samples.len()), slow(&samples));
+        match (restore_order(&samples, samples.len()), slow(&samples)) {
+            (Ok(found), expected) => prop_assert_eq!(Ok(found), expected),
+            (Err(error), expected) => {
+                prop_assert!(is(&error, Kind::Data, &["has no result"]), "{error}");
+                prop_assert_eq!(error.sample(), expected.err());
+            }
+        }
     }
 
     #[test]
@@ -37,7 +45,7 @@ proptest! {
 
 #[test]
 fn restore_order_refuses_results_that_do_not_fit() {
-    assert_eq!(restore_order(&[0_u64, 1], 3), Err(Error::Results { results: 3, samples: 2 }));
-    assert_eq!(restore_order(&[0, u64::MAX], 2), Err(Error::MissingResult { sample: 1 }));
+    refused(restore_order(&[0_u64, 1], 3), Kind::Data, &["3 results for 2 samples"]);
+    refused(restore_order(&[0, u64::MAX], 2), Kind::Data, &["sample 1 has no result"]);
     assert_eq!(restore_order::<i64>(&[], 0), Ok(Vec::new()));
 }

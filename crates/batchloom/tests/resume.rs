@@ -2,9 +2,10 @@
 
 use batchloom::plan::State;
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Kind, Plan};
 use proptest::prelude::*;
 
+use crate::errors::refused;
 use crate::plan::{Options, options, seen};
 
 /// A state after a trip through text, as a checkpoint makes it.
@@ -136,17 +137,20 @@ fn foreign_and_damaged_states_are_refused() {
     let plan = Plan::builder(100).batch_size(8).shuffle(true).build().unwrap();
     let good = plan.state(5);
     let other = Plan::builder(101).batch_size(8).shuffle(true).build().unwrap();
-    assert!(matches!(other.resume(&good).unwrap_err(), Error::StateFingerprint { .. }));
-    let refused = |state: State| plan.resume(&state).unwrap_err();
-    assert!(matches!(
-        refused(State { version: 9, ..good.clone() }),
-        Error::StateVersion { found: 9, expected: 1 }
-    ));
-    assert!(matches!(refused(State { seed: 1, ..good.clone() }), Error::StateFingerprint { .. }));
-    assert!(matches!(refused(State { batches: 6, ..good.clone() }), Error::StateDamaged { .. }));
-    assert!(matches!(refused(State { worlds: vec![(0, 5)], ..good.clone() }), Error::StateDamaged { .. }));
-    assert!(matches!(refused(State { worlds: vec![(1, 99)], ..good.clone() }), Error::StateDamaged { .. }));
-    assert!(matches!(refused(State { worlds: vec![(1, u64::MAX)], ..good }), Error::StateDamaged { .. }));
+    let (foreign, damaged) = ("the state belongs to another plan", "the state is damaged");
+    refused(other.resume(&good), Kind::State, &[foreign, &plan.fingerprint(), &other.fingerprint()]);
+    let resume = |state: State| plan.resume(&state);
+    let version = ["format version 9", "reads version 1"];
+    refused(resume(State { version: 9, ..good.clone() }), Kind::State, &version);
+    refused(resume(State { seed: 1, ..good.clone() }), Kind::State, &[foreign, &plan.fingerprint()]);
+    let batches = resume(State { batches: 6, ..good.clone() });
+    refused(batches, Kind::State, &[damaged, "6 batches", "add up to 5"]);
+    let nobody = resume(State { worlds: vec![(0, 5)], ..good.clone() });
+    refused(nobody, Kind::State, &[damaged, "a world of 0"]);
+    let many = resume(State { worlds: vec![(1, 99)], ..good.clone() });
+    refused(many, Kind::State, &[damaged, "99 steps in a world of 1", "13 were left"]);
+    let more = resume(State { worlds: vec![(1, u64::MAX)], ..good });
+    refused(more, Kind::State, &[damaged, "18446744073709551615 steps in a world of 1"]);
 }
 
 /// The state format is a promise across releases.

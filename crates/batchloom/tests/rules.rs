@@ -9,8 +9,10 @@ use batchloom::batching::{
 };
 use batchloom::plan::{Parts, State};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Plan};
+use batchloom::{Error, Kind, Plan};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 /// The options of a plan over samples of different sizes.
 #[derive(Debug, Clone)]
@@ -472,30 +474,30 @@ fn batch_order_is_uncorrelated_with_length() {
 /// Bad input is refused before any work, with the numbers that are wrong.
 #[test]
 fn bad_input() {
-    let build =
-        |rule: Rule| Plan::builder(3).sizes(Sizes::new(vec![5, 50, 60])).rule(rule).build().unwrap_err();
-    let error = build(TokenBudget::new(50).unwrap().multiple_of(16).unwrap().into());
-    assert!(matches!(error, Error::Oversize { sample: 1, size: 50, multiple_of: 16, max_tokens: 50 }));
-    let error = build(Packing::new(50).unwrap().into());
-    assert!(matches!(error, Error::Oversize { sample: 2, size: 60, max_tokens: 50, .. }));
-    let error = build(TokenBudget::new(4).unwrap().oversize(Oversize::Drop).into());
-    assert!(matches!(error, Error::AllDropped { samples: 3, max_tokens: 4 }));
-    assert!(matches!(TokenBudget::new(0), Err(Error::NotPositive { name: "max_tokens" })));
-    assert!(matches!(TokenBudget::new(5).unwrap().multiple_of(6), Err(Error::Multiple { .. })));
-    assert!(matches!(Packing::new(1 << 29), Err(Error::BinTooLarge { .. })));
+    let build = |rule: Rule| Plan::builder(3).sizes(Sizes::new(vec![5, 50, 60])).rule(rule).build();
+    let rounded = build(TokenBudget::new(50).unwrap().multiple_of(16).unwrap().into());
+    let words = ["sample 1 has size 50", "rounded up to a multiple of 16", "max_tokens (50)"];
+    refused(rounded, Kind::Data, &words);
+    let large = build(Packing::new(50).unwrap().into());
+    refused(large, Kind::Data, &["sample 2 has size 60", "max_tokens (50)"]);
+    let dropped = build(TokenBudget::new(4).unwrap().oversize(Oversize::Drop).into());
+    refused(dropped, Kind::Argument, &["oversize drops all 3 samples", "max_tokens (4)"]);
+    refused(TokenBudget::new(0), Kind::Argument, &["max_tokens is 0"]);
+    let multiple = TokenBudget::new(5).unwrap().multiple_of(6);
+    refused(multiple, Kind::Argument, &["multiple_of is 6", "max_tokens (5)"]);
+    refused(Packing::new(1 << 29), Kind::Argument, &["max_tokens is 536870912", "268435456"]);
     for (fixed, token, pair) in
         [(f64::NAN, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (1.0, f64::INFINITY, 0.0)]
     {
-        assert!(matches!(CostModel::new(fixed, token, pair), Err(Error::Cost { .. })));
+        let found = format!("({fixed}, {token}, {pair})");
+        refused(CostModel::new(fixed, token, pair), Kind::Argument, &["cost model", &found]);
     }
     let without = Plan::builder(3).rule(LengthBuckets::new(2).unwrap()).build();
-    assert!(matches!(without, Err(Error::NoSizes { rule: "LengthBuckets" })));
+    refused(without, Kind::Argument, &["LengthBuckets decides by size", "samples have none"]);
     let wrong = Plan::builder(4).sizes(Sizes::new(vec![1, 2, 3])).build();
-    assert!(matches!(wrong, Err(Error::SizesLength { found: 3, samples: 4 })));
-    assert!(matches!(
-        Sizes::with_extents(vec![1 << 20, 1 << 20], 2),
-        Err(Error::SizeTooLarge { sample: 0, .. })
-    ));
+    refused(wrong, Kind::Data, &["3 sizes for 4 samples"]);
+    let large = Sizes::with_extents(vec![1 << 20, 1 << 20], 2);
+    refused(large, Kind::Data, &["sample 0", "[1048576, 1048576]", "2^32"]);
 }
 
 /// The batches of each rule over the same samples are a promise across releases.

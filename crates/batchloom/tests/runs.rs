@@ -4,9 +4,10 @@
 use batchloom::batching::Listed;
 use batchloom::plan::State;
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Loader, Plan, Run, TensorDataset};
+use batchloom::{Kind, Loader, Plan, Run, TensorDataset};
 use proptest::prelude::*;
 
+use crate::errors::refused;
 use crate::plan::{Options, options, seen};
 
 /// One stretch of a run: its batches, whether they are passed over, and whether a state is loaded in a new run after it.
@@ -116,8 +117,8 @@ proptest! {
                 take(&mut other, before + used);
                 prop_assert_eq!(run.state_after(used as u64).unwrap(), other.state());
             }
-            let refused = run.state_after(count as u64 + 1).unwrap_err();
-            prop_assert!(matches!(refused, Error::StepRange { .. }), "{refused}");
+            let words = [format!("step {}", count + 1), format!("step < {}", count + 1)];
+            refused(run.state_after(count as u64 + 1), Kind::Range, &words.each_ref().map(String::as_str));
         }
     }
 
@@ -228,15 +229,15 @@ fn the_epoch_of_a_rank_with_a_step_less_is_over_when_its_end_is_seen() {
 
 #[test]
 fn what_a_run_cannot_do_is_refused_and_changes_nothing() {
-    assert!(matches!(Run::new(ten(), 1).unwrap_err(), Error::Rank { rank: 1, world_size: 1 }));
+    refused(Run::new(ten(), 1), Kind::Argument, &["rank is 1", "world of 1"]);
     let mut run = Run::new(ten(), 0).unwrap();
     take(&mut run, 2);
     let state = run.state();
-    assert!(matches!(run.serve(3, 2).unwrap_err(), Error::Rank { rank: 3, world_size: 2 }));
-    assert!(matches!(run.serve(0, 0).unwrap_err(), Error::World { found: 0, .. }));
+    refused(run.serve(3, 2), Kind::Argument, &["rank is 3", "world of 2"]);
+    refused(run.serve(0, 0), Kind::Argument, &["world_size is 0"]);
     let other = Plan::builder(11).batch_size(2).build().unwrap().state(0);
-    assert!(matches!(run.load(&other).unwrap_err(), Error::StateFingerprint { .. }));
+    refused(run.load(&other), Kind::State, &["the state belongs to another plan", &other.fingerprint]);
     let lists = Listed::new([0], [1]).unwrap();
-    assert!(matches!(run.set_lists(lists).unwrap_err(), Error::NotListed { .. }));
+    refused(run.set_lists(lists), Kind::Argument, &["lists of samples are given", "FixedSize"]);
     assert_eq!(run.state(), state);
 }

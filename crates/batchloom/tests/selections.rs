@@ -10,9 +10,11 @@ use batchloom::dataset::{
 };
 use batchloom::ranks::Uneven;
 use batchloom::{
-    Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
+    GroupDataset, Kind, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
 };
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 /// The lengths of samples, and the numbers of those to select.
 fn picks() -> impl Strategy<Value = (Vec<usize>, Vec<u64>)> {
@@ -469,23 +471,31 @@ fn golden() {
 fn what_cannot_be_selected_is_refused() {
     let lengths = [3, 0, 4, 5];
     let whole = sequence_dataset(&lengths, &[0, 1, 2, 3], false);
-    assert!(matches!(Selection::list(&[1, 4], 4), Err(Error::SampleRange { found: 4, samples: 4 })));
-    assert!(matches!(Selection::list(&[], 4), Err(Error::EmptySelection { samples: 4 })));
-    assert!(matches!(Selection::range(2..2, 4), Err(Error::EmptySelection { samples: 4 })));
-    assert!(matches!(Selection::range(2..5, 4), Err(Error::SampleRange { found: 4, samples: 4 })));
+    let (outside, empty) = (["sample 4", "sample < 4"], ["the selection holds no sample of 4"]);
+    refused(Selection::list(&[1, 4], 4), Kind::Range, &outside);
+    refused(Selection::list(&[], 4), Kind::Data, &empty);
+    refused(Selection::range(2..2, 4), Kind::Data, &empty);
+    refused(Selection::range(2..5, 4), Kind::Range, &outside);
     let other = Selection::range(0..2, 3).unwrap();
-    assert!(matches!(whole.select(&other), Err(Error::SelectionSamples { found: 3, expected: 4 })));
+    let of_others = ["the selection was made for 3 samples", "expected one for 4"];
+    refused(whole.select(&other), Kind::Data, &of_others);
     let map = map_dataset(&lengths, &[0, 1, 2, 3]);
-    assert!(matches!(map.select(&other), Err(Error::SelectionSamples { found: 3, expected: 4 })));
+    refused(map.select(&other), Kind::Data, &of_others);
     let tokens = token_dataset(&lengths, &[0, 1, 2, 3], None).mode(TokenMode::Continuous);
-    assert!(matches!(tokens.select(&Selection::list(&[0, 2], 4).unwrap()), Err(Error::Select { .. })));
+    let scattered = tokens.select(&Selection::list(&[0, 2], 4).unwrap());
+    refused(scattered, Kind::Argument, &["documents", "no neighbours"]);
     assert_eq!(tokens.select(&Selection::range(1..3, 4).unwrap()).unwrap().token_count(), 4);
     let one = TokenDataset::new(numbers(0..9), 2).unwrap();
-    assert!(matches!(one.select(&Selection::range(0..1, 1).unwrap()), Err(Error::Select { .. })));
+    let found = one.select(&Selection::range(0..1, 1).unwrap());
+    refused(found, Kind::Argument, &["the stream is one document"]);
     let ends = [("a", PartEnd::Share(0.1)), ("b", PartEnd::Rest)];
-    assert!(matches!(Selection::split(4, &ends, Some(0), None), Err(Error::EmptyPart { .. })));
-    assert!(matches!(Selection::split(4, &ends[1..], Some(0), Some(&[1, 2])), Err(Error::Strata { .. })));
-    assert!(matches!(Selection::split(4, &ends[1..], None, Some(&[1, 2, 1, 2])), Err(Error::Strata { .. })));
+    refused(Selection::split(4, &ends, Some(0), None), Kind::Data, &["part a ends at 0 of 4"]);
+    let few = Selection::split(4, &ends[1..], Some(0), Some(&[1, 2]));
+    refused(few, Kind::Data, &["2 strata for 4 samples"]);
+    let unseeded = Selection::split(4, &ends[1..], None, Some(&[1, 2, 1, 2]));
+    refused(unseeded, Kind::Data, &["strata", "without a seed"]);
+    let long = Selection::split(4, &[("a", PartEnd::Step(5)), ("b", PartEnd::Rest)], Some(0), None);
+    refused(long, Kind::Argument, &["part a", "5 samples", "4"]);
 }
 
 /// A selection of a billion samples takes no memory where it is a run, and a split of a few counts them exactly.
@@ -506,20 +516,20 @@ fn datasets_of_other_fields_are_not_put_together() {
     let rows = |name: &str, tensor: Tensor| Dataset::from(TensorDataset::new([(name, tensor)]).unwrap());
     let (integers, floats) = (numbers(0..4), Tensor::from_vec(vec![0.5_f32; 4], &[4]).unwrap());
     let wide = Tensor::from_vec(vec![0_i64; 8], &[4, 2]).unwrap();
-    let refused = |parts: Vec<Dataset>, words: &[&str]| {
+    let wrong = |parts: Vec<Dataset>, words: &[&str]| {
         let error = Dataset::concat(parts).unwrap_err();
-        assert!(matches!(error, Error::Concat { .. }), "{error}");
+        assert!(is(&error, Kind::Argument, &["the datasets cannot be put together"]), "{error}");
         words.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
     };
-    refused(vec![], &["none"]);
-    refused(vec![rows("x", integers.clone()), rows("y", integers.clone())], &["x", "dataset 1", "y"]);
-    refused(vec![rows("x", integers.clone()), rows("x", floats)], &["field x", "int64", "float32"]);
-    refused(vec![rows("x", integers.clone()), rows("x", wide)], &["field x", "[]", "[2]"]);
+    wrong(vec![], &["none"]);
+    wrong(vec![rows("x", integers.clone()), rows("y", integers.clone())], &["x", "dataset 1", "y"]);
+    wrong(vec![rows("x", integers.clone()), rows("x", floats)], &["field x", "int64", "float32"]);
+    wrong(vec![rows("x", integers.clone()), rows("x", wide)], &["field x", "[]", "[2]"]);
     let lengths = [3, 4];
-    refused(vec![rows("x", integers), sequence_dataset(&lengths, &[0, 1], false)], &["x", "dataset 1"]);
-    refused(vec![map_dataset(&lengths, &[0, 1])], &["demand"]);
+    wrong(vec![rows("x", integers), sequence_dataset(&lengths, &[0, 1], false)], &["x", "dataset 1"]);
+    wrong(vec![map_dataset(&lengths, &[0, 1])], &["demand"]);
     let stream = Dataset::from(token_dataset(&[9, 9], &[0, 1], None).mode(TokenMode::Continuous));
     let both = Dataset::concat([stream.clone(), stream]).unwrap();
     let error = Loader::builder(both).batch_size(1).build().unwrap_err();
-    assert!(matches!(error, Error::Concat { .. }), "{error}");
+    assert!(is(&error, Kind::Argument, &["cannot be put together", "dataset 0 continues"]), "{error}");
 }

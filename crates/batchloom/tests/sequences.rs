@@ -5,8 +5,10 @@ use batchloom::batching::{FixedSize, LengthBuckets, Oversize, PackedOversize, Pa
 use batchloom::dataset::Sequences;
 use batchloom::loader::{Batch, PadSide};
 use batchloom::plan::Parts;
-use batchloom::{Error, Loader, SequenceDataset, Tensor};
+use batchloom::{Kind, Loader, SequenceDataset, Tensor};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 const PAD: i32 = -7;
 
@@ -272,25 +274,29 @@ fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
 #[test]
 fn bad_input() {
     let tokens = || Tensor::from_vec((0..10_i64).collect(), &[10]).unwrap();
-    let refused = |offsets: &[i64]| Sequences::new("x", tokens(), offsets).unwrap_err();
-    assert!(matches!(refused(&[0, 4, 3]), Error::Offsets { sample: 1, start: 4, end: 3, .. }));
-    assert!(matches!(refused(&[0, 4, 11]), Error::Offsets { sample: 1, end: 11, values: 10, .. }));
-    assert!(matches!(refused(&[-1, 4]), Error::Offsets { sample: 0, start: -1, .. }));
+    let wrong = |offsets: &[i64], words: &[&str]| {
+        refused(
+            Sequences::new("x", tokens(), offsets),
+            Kind::Data,
+            &[&["field x", "offsets"], words].concat(),
+        );
+    };
+    wrong(&[0, 4, 3], &["sample 1 ends at 3 and starts at 4"]);
+    wrong(&[0, 4, 11], &["sample 1 ends at 11", "of 10 values"]);
+    wrong(&[-1, 4], &["sample 0", "starts at -1"]);
     let one = Sequences::new("x", tokens(), &[0, 4, 10]).unwrap();
     let two = Sequences::new("y", tokens(), &[0, 5, 10]).unwrap();
-    let error = SequenceDataset::new().variable("x", one.clone()).variable("y", two).build().unwrap_err();
-    assert!(matches!(error, Error::Ragged { sample: 0, .. }), "{error}");
-    let fixed = SequenceDataset::new().fixed("x", tokens()).build().unwrap_err();
-    assert!(matches!(fixed, Error::NotVariable));
+    let ragged = SequenceDataset::new().variable("x", one.clone()).variable("y", two).build();
+    refused(ragged, Kind::Data, &["sample 0", "[5] in field y", "[4] in field x"]);
+    let fixed = SequenceDataset::new().fixed("x", tokens()).build();
+    refused(fixed, Kind::Data, &["no field varies in length"]);
     let dataset = SequenceDataset::new().variable("x", one.clone()).sizes(vec![9, 9]).build().unwrap();
-    let error = Loader::builder(dataset)
-        .rule(Packing::new(4).unwrap().oversize(PackedOversize::Split))
-        .build()
-        .unwrap_err();
-    assert!(matches!(error, Error::ForeignSizes { .. }));
+    let split = Packing::new(4).unwrap().oversize(PackedOversize::Split);
+    let found = Loader::builder(dataset).rule(split).build();
+    refused(found, Kind::Argument, &["Packing truncates or splits samples", "sizes of your own"]);
     let dataset = SequenceDataset::new().variable("x", one).build().unwrap();
-    let error = Loader::builder(dataset.clone()).labels("y").build().unwrap_err();
-    assert!(matches!(error, Error::Labels { .. }));
-    let error = Loader::builder(dataset).pad_value("x", &[0]).build().unwrap_err();
-    assert!(matches!(error, Error::PadValue { found: 1, expected: 8, .. }));
+    let found = Loader::builder(dataset.clone()).labels("y").build();
+    refused(found, Kind::Argument, &["labels", "no field y"]);
+    let found = Loader::builder(dataset).pad_value("x", &[0]).build();
+    refused(found, Kind::Argument, &["the padding of field x has 1 bytes; expected 8"]);
 }

@@ -1,8 +1,10 @@
 //! Splits of time: shares are exact, borders are in order, and parts are those of their borders.
 
 use batchloom::dataset::{BacktestShape, PartEnd, WindowShape, borders, tslib_ends};
-use batchloom::{Error, Kind, Tensor, WindowDataset};
+use batchloom::{Kind, Tensor, WindowDataset};
 use proptest::prelude::*;
+
+use crate::errors::refused;
 
 fn shares(shares: &[f64]) -> Vec<(&'static str, PartEnd)> {
     let names = ["a", "b", "c", "d", "e", "f"];
@@ -134,19 +136,17 @@ proptest! {
         let longest = *lengths.iter().max().unwrap() as i64;
         let found = whole.split(&parts, reach_back);
         if let Some(outside) = ends.iter().position(|&end| end > longest) {
-            let (part, step) = (names[outside].to_owned(), ends[outside]);
-            let refused = Error::PartStep { part, step, longest: longest as usize };
-            prop_assert_eq!(found.unwrap_err(), refused);
+            let words = [format!("part {} is {}", names[outside], ends[outside]), format!("from 1 to {longest}")];
+            refused(found, Kind::Argument, &words.each_ref().map(String::as_str));
             return Ok(());
         }
         let mut starts = vec![0; lengths.len()];
         for (place, (name, _)) in parts.iter().enumerate() {
             let end = ends.get(place).map_or(usize::MAX, |&end| end as usize);
             let stops: Vec<_> = lengths.iter().map(|&length| length.min(end)).collect();
-            let part = (*name).to_owned();
             if starts == stops {
                 let end = stops.iter().copied().max().unwrap_or(0) as u64;
-                prop_assert_eq!(found.unwrap_err(), Error::EmptyPart { part, end, count: longest as u64 });
+                refused(found, Kind::Data, &[&format!("part {name} ends at {end} of {longest}")]);
                 return Ok(());
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
@@ -158,8 +158,8 @@ proptest! {
                 (Ok(_), Err(_)) => {}
                 (Err(error), found) => {
                     let found = found.as_ref().unwrap_err();
-                    prop_assert_eq!(found.kind(), Kind::Data);
-                    prop_assert_eq!(found, &Error::Part { part, error: Box::new(error) });
+                    prop_assert_eq!((error.kind(), found.kind()), (Kind::Data, Kind::Data));
+                    prop_assert_eq!(found.to_string(), format!("part {name}: {error}"));
                     return Ok(());
                 }
             }
@@ -173,30 +173,32 @@ proptest! {
 fn time_split_by_steps_of_each_series() {
     let ends = [("a", PartEnd::Steps(vec![3, 0])), ("b", PartEnd::Steps(vec![3, 7])), ("c", PartEnd::Rest)];
     assert_eq!(borders(&[5, 7], &ends).unwrap(), [[3, 0], [3, 7], [5, 7]]);
-    for wrong in [vec![3], vec![6, 7]] {
-        let found = borders(&[5, 7], &[("a", PartEnd::Steps(wrong))]);
-        assert!(matches!(found, Err(Error::Parts { .. })), "{found:?}");
+    for (wrong, words) in [
+        (vec![3], "part a ends at 1 steps; expected one for each of 2 series"),
+        (vec![6, 7], "part a ends at step 6 of series 0; expected at most 5"),
+    ] {
+        refused(borders(&[5, 7], &[("a", PartEnd::Steps(wrong))]), Kind::Argument, &[words]);
     }
 }
 
 #[test]
 fn time_split_of_ends_that_make_no_sense() {
-    let part = || "a".to_owned();
-    assert_eq!(borders(&[10], &[]), Err(Error::NoParts));
+    refused(borders(&[10], &[]), Kind::Argument, &["the split has no part"]);
     let early = [("a", PartEnd::Rest), ("b", PartEnd::Step(5))];
-    assert_eq!(borders(&[10], &early), Err(Error::RestBeforeLast { part: part() }));
+    refused(borders(&[10], &early), Kind::Argument, &["part a takes the rest"]);
     for share in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
-        let found = borders(&[10], &shares(&[share]));
-        assert!(matches!(found, Err(Error::PartShare { .. })), "{found:?}");
+        let found = format!("{share:?}").to_lowercase();
+        let words = [&format!("part a is {found}"), "shares"];
+        refused(borders(&[10], &shares(&[share])), Kind::Argument, &words);
     }
     let found = borders(&[10], &shares(&[0.8, 0.3])).unwrap_err().to_string();
     assert!(found.contains("part b is 0.3, which brings the shares to 1.1;"), "{found}");
     for step in [0, -5, 11] {
-        let refused = Error::PartStep { part: part(), step, longest: 10 };
-        assert_eq!(borders(&[10, 3], &[("a", PartEnd::Step(step))]), Err(refused));
+        let found = borders(&[10, 3], &[("a", PartEnd::Step(step))]);
+        refused(found, Kind::Argument, &[&format!("part a is {step}"), "from 1 to 10"]);
     }
     let unordered = [("b", PartEnd::Step(5)), ("a", PartEnd::Step(4))];
-    assert_eq!(borders(&[10], &unordered), Err(Error::PartOrder { part: part() }));
+    refused(borders(&[10], &unordered), Kind::Argument, &["part a ends before the previous part"]);
 }
 
 /// The borders of `Dataset_Custom`: int(n * 0.7), the rest, int(n * 0.2).
@@ -212,7 +214,7 @@ fn time_split_as_the_time_series_library_counts() {
     }
     for wrong in [[0.7, 0.1, 0.1], [0.0, 0.8, 0.2], [f64::NAN, 0.1, 0.2], [1.7, -0.9, 0.2]] {
         let shares = [("train", wrong[0]), ("val", wrong[1]), ("test", wrong[2])];
-        assert!(matches!(tslib_ends(&[10], shares), Err(Error::PartShare { .. })), "{wrong:?}");
+        refused(tslib_ends(&[10], shares), Kind::Argument, &["part train", "brings the shares to"]);
     }
 }
 
@@ -220,11 +222,13 @@ fn time_split_as_the_time_series_library_counts() {
 fn backtests_that_make_no_sense() {
     let whole = dataset(&[40, 20], 4, 2).unwrap();
     let shape = BacktestShape { horizon: 5, stride: 5, refit: 1, train_len: None };
-    let parts = |shape| whole.backtest(&PartEnd::Step(10), shape).unwrap_err();
-    assert!(matches!(parts(BacktestShape { horizon: 1, ..shape }), Error::Parts { .. }));
-    assert!(matches!(parts(BacktestShape { stride: 0, ..shape }), Error::Parts { .. }));
-    assert!(matches!(parts(BacktestShape { horizon: 31, ..shape }), Error::Parts { .. }));
-    assert!(matches!(parts(BacktestShape { train_len: Some(0), ..shape }), Error::Part { .. }));
-    assert!(matches!(whole.backtest(&PartEnd::Share(1.5), shape), Err(Error::PartShare { .. })));
+    let parts = |shape| whole.backtest(&PartEnd::Step(10), shape);
+    let short = ["parts to test on have 1 steps; expected at least 2"];
+    refused(parts(BacktestShape { horizon: 1, ..shape }), Kind::Argument, &short);
+    refused(parts(BacktestShape { stride: 0, ..shape }), Kind::Argument, &["the stride of a backtest is 0"]);
+    let long = ["parts to test on have 31 steps", "at most 30"];
+    refused(parts(BacktestShape { horizon: 31, ..shape }), Kind::Argument, &long);
+    refused(parts(BacktestShape { train_len: Some(0), ..shape }), Kind::Data, &["part train"]);
+    refused(whole.backtest(&PartEnd::Share(1.5), shape), Kind::Argument, &["part start is 1.5"]);
     assert_eq!(whole.backtest(&PartEnd::Step(10), shape).unwrap().folds(), 6);
 }

@@ -7,8 +7,10 @@ use batchloom::dataset::{Dataset, Tail, TokenExtras, TokenMode};
 use batchloom::loader::Batch;
 use batchloom::order::{Key, Permutation, Purpose};
 use batchloom::ranks::Uneven;
-use batchloom::{DType, Error, Loader, Tensor, TokenDataset};
+use batchloom::{DType, Kind, Loader, Tensor, TokenDataset};
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 const SEPARATOR: i64 = -7;
 
@@ -151,7 +153,8 @@ proptest! {
         let loader = match Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).build() {
             Ok(loader) => loader,
             Err(error) => {
-                prop_assert!(matches!(error, Error::StreamTooShort { .. }), "{error}");
+                let words = [format!("the stream has {} tokens", stream.len()), format!("seq_len {seq_len}")];
+                prop_assert!(is(&error, Kind::Data, &words.each_ref().map(String::as_str)), "{error}");
                 prop_assert!(stream.len() < seq_len + 1);
                 return Ok(());
             }
@@ -334,8 +337,9 @@ proptest! {
             let loader = match build() {
                 Ok(loader) => loader,
                 Err(error) => {
-                    let short = matches!(error, Error::Continuous { .. } | Error::StreamTooShort { .. });
-                    prop_assert!(short, "{error}");
+                    let few = is(&error, Kind::Argument, &["too few for", "use fewer or shorter rows"]);
+                    let short = is(&error, Kind::Data, &["the stream has", "expected at least"]);
+                    prop_assert!(few || short, "{error}");
                     prop_assert_eq!(steps, 0);
                     return Ok(());
                 }
@@ -370,35 +374,43 @@ proptest! {
 #[test]
 fn bad_input() {
     let tokens = || Tensor::from_vec((0..10_u16).collect(), &[10]).unwrap();
-    let refused = |dataset: batchloom::Result<TokenDataset>| matches!(dataset, Err(Error::Corpus { .. }));
-    assert!(refused(TokenDataset::new(tokens(), 0)));
+    refused(TokenDataset::new(tokens(), 0), Kind::Data, &["seq_len is 0"]);
     let short = Loader::builder(TokenDataset::new(tokens(), 10).unwrap()).build();
-    assert!(matches!(short, Err(Error::StreamTooShort { tokens: 10, least: 11, seq_len: 10 })));
+    refused(short, Kind::Data, &["the stream has 10 tokens; expected at least 11 with seq_len 10"]);
     let jitter = TokenDataset::new(tokens(), 4).unwrap().jitter(true).tail(Tail::Pad);
-    assert!(matches!(Loader::builder(jitter).build(), Err(Error::Corpus { .. })));
+    refused(Loader::builder(jitter).build(), Kind::Data, &["jitter", "tail is \"pad\""]);
     let empty = TokenDataset::new(Tensor::from_vec(vec![1_u16], &[1]).unwrap(), 4).unwrap().tail(Tail::Short);
-    let refused_as_short = Loader::builder(empty).build();
-    assert!(matches!(refused_as_short, Err(Error::StreamTooShort { tokens: 1, least: 2, seq_len: 4 })));
+    let empty = Loader::builder(empty).build();
+    refused(empty, Kind::Data, &["the stream has 1 tokens; expected at least 2 with seq_len 4"]);
     let short = TokenDataset::new(tokens(), 4).unwrap().tail(Tail::Short);
     let joined = Dataset::concat([short.clone().into(), short.into()]);
-    assert!(matches!(joined, Err(Error::Concat { .. })));
-    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0.0_f32; 10], &[10]).unwrap(), 2)));
-    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_u64; 10], &[10]).unwrap(), 2)));
-    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2)));
+    refused(joined, Kind::Argument, &["the last piece of dataset 0", "tail is \"short\""]);
+    let floats = TokenDataset::new(Tensor::from_vec(vec![0.0_f32; 10], &[10]).unwrap(), 2);
+    refused(floats, Kind::Data, &["tokens are float32"]);
+    let wide = TokenDataset::new(Tensor::from_vec(vec![0_u64; 10], &[10]).unwrap(), 2);
+    refused(wide, Kind::Data, &["tokens are uint64"]);
+    let table = TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2);
+    refused(table, Kind::Data, &["tokens have shape [5, 2]"]);
     let with = |offsets: Vec<i64>| {
         let len = offsets.len();
         TokenDataset::new(tokens(), 2).unwrap().documents(&Tensor::from_vec(offsets, &[len]).unwrap())
     };
     assert!(with(vec![0, 4, 10]).is_ok());
-    for offsets in [vec![0, 4, 9], vec![1, 10], vec![0, 6, 4, 10], vec![0, 11], vec![]] {
-        assert!(refused(with(offsets)));
+    for (offsets, words) in [
+        (vec![0, 4, 9], "from 0 to 9; expected from 0 to 10"),
+        (vec![1, 10], "from 1 to 10; expected from 0 to 10"),
+        (vec![0, 6, 4, 10], "document 1 goes from token 6 to 4"),
+        (vec![0, 11], "from 0 to 11; expected from 0 to 10"),
+        (vec![], "offsets of documents are empty; expected from 0 to 10"),
+    ] {
+        refused(with(offsets), Kind::Data, &[words]);
     }
     let dataset = || TokenDataset::new(tokens(), 2).unwrap().mode(TokenMode::Continuous);
-    let refused =
-        |builder: batchloom::loader::LoaderBuilder| matches!(builder.build(), Err(Error::Continuous { .. }));
-    assert!(refused(Loader::builder(dataset()).batch_size(2).shuffle(true)));
-    assert!(refused(Loader::builder(dataset()).batch_size(5)));
+    let shuffled = Loader::builder(dataset()).batch_size(2).shuffle(true).build();
+    refused(shuffled, Kind::Argument, &["shuffle is", "continues from batch to batch"]);
+    let many = Loader::builder(dataset()).batch_size(5).build();
+    refused(many, Kind::Argument, &["10 tokens, too few for 5 rows of 2"]);
     let loader = |world_size| Loader::builder(dataset()).batch_size(1).rank(0, world_size).build().unwrap();
     let state = loader(1).state();
-    assert!(matches!(loader(2).load(&state), Err(Error::StateFingerprint { .. })));
+    refused(loader(2).load(&state), Kind::State, &["another plan", &state.fingerprint]);
 }

@@ -6,10 +6,13 @@ use batchloom::dataset::{GroupLayout, Groups, Sequences, WindowShape};
 use batchloom::loader::{Batch, Channels, LoaderBuilder, PadSide};
 use batchloom::tensor::Element;
 use batchloom::{
-    DType, Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
+    DType, Error, GroupDataset, Kind, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset,
+    WindowDataset,
 };
 use half::{bf16, f16};
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 /// The types that are converted.
 const TYPES: [DType; 13] = [
@@ -222,8 +225,10 @@ proptest! {
             }
         });
         match (expected.iter().position(Option::is_none), result) {
-            (Some(place), Err(Error::Unrepresentable { sample, from: stored, to: wanted, .. })) => {
-                prop_assert_eq!((sample, stored, wanted), (Some(place as u64), from, to));
+            (Some(place), Err(error)) => {
+                let (no, converted) = (format!("is no {to}"), format!("converted from {from}"));
+                prop_assert!(is(&error, Kind::Data, &[&no, &converted]), "{error}");
+                prop_assert_eq!(error.sample(), Some(place as u64));
             }
             (None, Ok(found)) => {
                 let is_nan = |element: &Vec<u8>| read(to, element).float().is_nan();
@@ -370,40 +375,40 @@ fn windows_groups_and_tokens_come_in_other_types() {
 #[test]
 fn a_value_that_is_not_held_is_an_error_that_names_its_sample() {
     let found = batches_or_error(documents(&[300, 3]), |builder| builder.dtype("tokens", DType::U8));
-    let Err(Error::Unrepresentable { field, sample, value, from, to }) = found else { panic!("{found:?}") };
-    assert_eq!((field.as_str(), sample, value.as_str()), ("tokens", Some(0), "256"));
-    assert_eq!((from, to), (DType::U16, DType::U8));
+    let error = found.unwrap_err();
+    assert_eq!((error.field(), error.sample()), (Some("tokens"), Some(0)));
+    assert!(is(&error, Kind::Data, &["holds 256", "no uint8", "converted from uint16"]), "{error}");
     // The second sample, behind the first in one concatenation.
     let found = batches_or_error(documents(&[100, 200]), |builder| {
         builder.dtype("tokens", DType::I8).rule(Packing::new(300).unwrap())
     });
-    assert!(matches!(found, Err(Error::Unrepresentable { sample: Some(1), .. })), "{found:?}");
+    refused(found, Kind::Data, &["field tokens, sample 1,", "no int8"]);
 }
 
 #[test]
 fn options_that_make_no_sense_are_refused_before_any_work() {
-    let refused = |options: fn(LoaderBuilder) -> LoaderBuilder, words: &[&str]| {
+    let wrong = |options: fn(LoaderBuilder) -> LoaderBuilder, words: &[&str]| {
         let image = Tensor::from_vec(vec![0_u8; 2 * 3 * 5 * 3], &[2, 3, 5, 3]).unwrap();
         let builder = Loader::builder(TensorDataset::new([("image", image)]).unwrap());
         let error = options(builder).build().unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     };
-    refused(|builder| builder.dtype("picture", DType::F32), &["picture", "image"]);
-    refused(|builder| builder.dtype("image", DType::C64), &["uint8", "complex64"]);
-    refused(|builder| builder.dtype("image", DType::I32).scale("image", 2.0), &["int32", "float32"]);
-    refused(|builder| builder.mean("image", [0.1, 0.2, 0.3]), &["3 means", "[3, 5, 3]", "say which"]);
-    refused(|builder| builder.mean("image", [0.1, 0.2]), &["2 means", "[3, 5, 3]"]);
-    refused(
+    wrong(|builder| builder.dtype("picture", DType::F32), &["picture", "image"]);
+    wrong(|builder| builder.dtype("image", DType::C64), &["uint8", "complex64"]);
+    wrong(|builder| builder.dtype("image", DType::I32).scale("image", 2.0), &["int32", "float32"]);
+    wrong(|builder| builder.mean("image", [0.1, 0.2, 0.3]), &["3 means", "[3, 5, 3]", "say which"]);
+    wrong(|builder| builder.mean("image", [0.1, 0.2]), &["2 means", "[3, 5, 3]"]);
+    wrong(
         |builder| builder.mean("image", [0.1, 0.2]).std("image", [1.0, 1.0, 2.0]),
         &["2 means", "3 deviations"],
     );
-    refused(|builder| builder.std("image", [0.0]), &["std", "0"]);
-    refused(|builder| builder.scale("image", f64::NAN), &["scale", "NaN"]);
-    refused(|builder| builder.dtype("image", DType::F32).scale("image", 1e300), &["1e300"]);
+    wrong(|builder| builder.std("image", [0.0]), &["std", "0"]);
+    wrong(|builder| builder.scale("image", f64::NAN), &["scale", "NaN"]);
+    wrong(|builder| builder.dtype("image", DType::F32).scale("image", 1e300), &["1e300"]);
     let builder = Loader::builder(documents(&[2])).dtype("lengths", DType::I32);
     assert!(builder.build().unwrap_err().to_string().contains("lengths"));
     let builder = Loader::builder(documents(&[2])).dtype("tokens", DType::I64).pad_value("tokens", &[0, 0]);
-    assert!(matches!(builder.build(), Err(Error::PadValue { found: 2, expected: 8, .. })));
+    refused(builder.build(), Kind::Argument, &["the padding of field tokens has 2 bytes; expected 8"]);
 }
 
 fn batches_or_error(

@@ -8,9 +8,10 @@ use batchloom::dataset::{Dataset, Sequences};
 use batchloom::loader::Batch;
 use batchloom::plan::{Parts, Step};
 use batchloom::ranks::Uneven;
-use batchloom::{Error, Loader, Plan, SequenceDataset, Tensor, TensorDataset, TokenDataset};
+use batchloom::{Error, Kind, Loader, Plan, SequenceDataset, Tensor, TensorDataset, TokenDataset};
 use proptest::prelude::*;
 
+use crate::errors::refused;
 use crate::rules::{rule, seen, sizes};
 
 /// A plan of samples of these sizes.
@@ -212,7 +213,8 @@ fn a_field_with_the_name_of_a_mark_is_refused() {
         let x = Tensor::from_vec(vec![0_i64; 4], &[4]).unwrap();
         let dataset = TensorDataset::new([(name, x)]).unwrap();
         let loader = |uneven| Loader::builder(dataset.clone()).uneven(uneven).build();
-        assert_eq!(loader(Uneven::Mask).unwrap_err(), Error::MarkField { name: name.to_owned() });
+        let words = [&format!("field `{name}` has the name of a mark"), "uneven \"mask\""];
+        refused(loader(Uneven::Mask), Kind::Argument, &words);
         assert!(loader(Uneven::Pad).is_ok());
     }
 }
@@ -225,21 +227,17 @@ fn counts_of_labels_that_do_not_fit_are_refused() {
     let labels = |step: &Plan| step.step(0).unwrap().labels;
     let whole = Rule::from(FixedSize::new(2).unwrap());
     assert_eq!(labels(&plan(&whole, LabelCounts::new(vec![2, 5])).unwrap()), Some(7));
-    let (found, expected) = (3, 2);
-    assert_eq!(
-        plan(&whole, LabelCounts::new(vec![2, 5, 1])).unwrap_err(),
-        Error::LabelCountsLength { found, expected }
-    );
+    let many = plan(&whole, LabelCounts::new(vec![2, 5, 1]));
+    refused(many, Kind::Argument, &["label_counts holds 3 numbers; expected 2"]);
     let split = Rule::from(Packing::new(4).unwrap().oversize(PackedOversize::Split));
-    let (size, limit, rule) = (9, 4, "Packing");
-    let refused = Error::LabelCountsWhole { sample: 1, size, limit, rule };
-    assert_eq!(plan(&split, LabelCounts::new(vec![2, 5])).unwrap_err(), refused);
-    let (found, limit, rule) = (5, None, "FixedSize");
-    let refused = Error::LabelCountsPiece { found, limit, rule };
-    assert_eq!(plan(&whole, LabelCounts::of_pieces(vec![2, 5], 5)).unwrap_err(), refused);
-    let (found, expected) = (3, 4);
-    let refused = Error::LabelCountsLength { found, expected };
-    assert_eq!(plan(&split, LabelCounts::of_pieces(vec![1, 1, 1], 4)).unwrap_err(), refused);
+    let of_whole = plan(&split, LabelCounts::new(vec![2, 5]));
+    let words = ["label_counts", "sample 1 has 9 elements", "Packing takes 4 at a time"];
+    refused(of_whole, Kind::Argument, &words);
+    let of_pieces = plan(&whole, LabelCounts::of_pieces(vec![2, 5], 5));
+    let words = ["label_counts", "each piece of 5 elements", "FixedSize takes whole samples"];
+    refused(of_pieces, Kind::Argument, &words);
+    let few = plan(&split, LabelCounts::of_pieces(vec![1, 1, 1], 4));
+    refused(few, Kind::Argument, &["label_counts holds 3 numbers; expected 4"]);
     assert!(plan(&split, LabelCounts::of_pieces(vec![1, 1, 1, 1], 4)).is_ok());
     assert_eq!(Plan::builder(2).build().unwrap().step(0).unwrap().labels, None);
 }

@@ -4,11 +4,13 @@
 use batchloom::dataset::{Anchor, SampledBy, Short, Steps, WindowShape};
 use batchloom::loader::Batch;
 use batchloom::order::Shuffle;
-use batchloom::{Error, Loader, Tensor, WindowDataset};
+use batchloom::{Kind, Loader, Tensor, WindowDataset};
 use std::ops::Range;
 
 use bytes::Bytes;
 use proptest::prelude::*;
+
+use crate::errors::{is, refused};
 
 const WIDTH: usize = 3;
 
@@ -179,7 +181,7 @@ proptest! {
         let dataset = match WindowDataset::new(&series.offsets(), shape) {
             Ok(dataset) => dataset,
             Err(error) => {
-                prop_assert!(matches!(error, Error::NoWindows { .. }), "{error}");
+                prop_assert!(is(&error, Kind::Data, &["series make no window"]), "{error}");
                 prop_assert!(expected.is_empty());
                 return Ok(());
             }
@@ -424,25 +426,28 @@ proptest! {
 
 #[test]
 fn bad_input() {
-    let refused = |shape: WindowShape| WindowDataset::new(&[0, 10], shape).unwrap_err();
-    assert!(matches!(refused(WindowShape::new(0)), Error::WindowShape { .. }));
-    assert!(matches!(refused(WindowShape::new(3).stride(0)), Error::WindowShape { .. }));
-    assert!(matches!(refused(WindowShape::new(3).gap(1)), Error::WindowShape { .. }));
-    assert!(matches!(refused(WindowShape::new(4).label_len(5).horizon(2)), Error::WindowShape { .. }));
+    let wrong = |shape: WindowShape, words: &[&str]| {
+        refused(WindowDataset::new(&[0, 10], shape), Kind::Argument, words);
+    };
+    wrong(WindowShape::new(0), &["input_len is 0"]);
+    wrong(WindowShape::new(3).stride(0), &["stride is 0"]);
+    wrong(WindowShape::new(3).gap(1), &["label_len is 0", "gap is 1", "horizon is 0"]);
+    wrong(WindowShape::new(4).label_len(5).horizon(2), &["label_len is 5", "which is 4"]);
     let late = WindowShape::new(4).lead(2).horizon(1).label_len(3);
-    assert!(matches!(refused(late), Error::WindowShape { .. }));
+    wrong(late, &["label_len is 3", "only 2 steps"]);
     assert!(WindowDataset::new(&[0, 10], late.short(Short::Pad)).is_ok());
     let shape = WindowShape::new(4).horizon(3);
-    let error = WindowDataset::new(&[0, 10, 13, 13], shape).unwrap_err();
-    assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, least: 4, count: 2, of: 3 }));
+    let words = ["series 1 has 3 steps", "2 of 3 series", "expected at least 4"];
+    refused(WindowDataset::new(&[0, 10, 13, 13], shape), Kind::Data, &words);
     let counts = WindowDataset::new(&[0, 10, 13, 17], shape.short(Short::Drop)).unwrap().counts().unwrap();
     assert_eq!((counts.samples, counts.padded, counts.without), (5, 1, 1));
-    let error = WindowDataset::new(&[0, 3], WindowShape::new(4).whole(true).short(Short::Drop)).unwrap_err();
-    assert!(matches!(error, Error::NoWindows { series: 1, least: 4 }));
+    let none = WindowDataset::new(&[0, 3], WindowShape::new(4).whole(true).short(Short::Drop));
+    refused(none, Kind::Data, &["all 1 series make no window", "at least 4 steps"]);
     let whole = WindowDataset::new(&[0, 10, 13], WindowShape::new(3)).unwrap();
-    assert!(matches!(whole.part(&[0..5, 0..1, 0..1], true), Err(Error::Parts { .. })));
-    assert!(matches!(whole.part(&[0..5, 0..4], true), Err(Error::Parts { .. })));
+    refused(whole.part(&[0..5, 0..1, 0..1], true), Kind::Argument, &["3 parts for 2 series"]);
+    let beyond = ["the part of series 1 goes from step 0 to 4", "its 3 steps"];
+    refused(whole.part(&[0..5, 0..4], true), Kind::Argument, &beyond);
     let wrong = Tensor::from_vec(vec![0_i32; 9], &[9]).unwrap();
-    let error = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong).unwrap_err();
-    assert!(matches!(error, Error::FieldLength { found: 9, expected: 10, .. }));
+    let found = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong);
+    refused(found, Kind::Data, &["field x has 9 rows for 10 steps"]);
 }

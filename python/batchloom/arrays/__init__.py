@@ -1,4 +1,4 @@
-"""Arrays: how values come in from a framework, and go out to one.
+"""Arrays: how values are read from a framework, and handed to one.
 
 Each framework is a file, which fulfils the protocol in ``framework``, and a name in the registry ``frameworks``.
 ``frames`` reads frames, whose columns are arrays.

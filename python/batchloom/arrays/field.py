@@ -117,9 +117,6 @@ class Field:
     def _indexable(self) -> Any:
         return self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
 
-    def _native(self) -> Tensor:
-        return self.tensor
-
     def __repr__(self) -> str:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
 

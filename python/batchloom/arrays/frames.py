@@ -127,7 +127,7 @@ def runs(ids: Array) -> tuple[list[Any], Array]:
     """Return the id of each series and the offsets of the rows that have it.
 
     Raises:
-        DataError: An id is null, or comes again after another one.
+        DataError: An id is null, or is repeated after another id.
     """
     if not len(ids):
         raise DataError("the frame has no rows; expected at least one")

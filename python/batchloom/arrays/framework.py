@@ -1,7 +1,7 @@
 """The protocol of a framework of arrays: all facts and functions that a file such as ``arrays/torch.py`` has.
 
 A framework is one module, which imports the package that it is named for. Every framework answers :class:`Arrays`. A
-fact that begins with ``HAS_`` says whether it also has the functions of :class:`Views`, :class:`SparseRows`,
+fact that begins with ``HAS_`` is true if it also has the functions of :class:`Views`, :class:`SparseRows`,
 :class:`Devices` or :class:`Places`: callers ask for the fact before they call such a function. ``frameworks.py`` is the
 registry.
 """
@@ -101,7 +101,7 @@ class Arrays(Protocol):
         """Copy an array where it is, without its gradients; an immutable array is returned as it is."""
 
     def plain(self, array: Any) -> Any:
-        """Return an array without its gradients, whose values are all in memory: none is still to be computed."""
+        """Return an array without its gradients, with all values computed and in memory."""
 
     def device_of(self, array: Any) -> Any:
         """Return the device of an array; ``None`` for memory of the CPU."""
@@ -114,7 +114,7 @@ class Arrays(Protocol):
         """
 
     def values(self, array: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
-        """Yield the values of an array as arrays of NumPy, each with a text to tell it from the others by."""
+        """Yield the parts of an array as arrays of NumPy, each with a text that names the part."""
 
     def to_pickle(self, array: Any) -> Any:
         """Return the object that a pickle holds instead of an array; mostly the array itself."""
@@ -179,7 +179,7 @@ class Devices(Protocol):
     """The functions of a framework with ``HAS_DEVICES``."""
 
     HOLLOW: frozenset[str]
-    """The kinds of devices whose arrays have no values."""
+    """The kinds of devices where arrays have no values."""
 
     def accelerator(self, device: Any) -> Any:
         """Return a device, with its number.
@@ -189,7 +189,7 @@ class Devices(Protocol):
         """
 
     def free_memory(self, device: Any) -> int | None:
-        """Return the free bytes on a device; ``None`` where it cannot tell."""
+        """Return the free bytes on a device; ``None`` where the device does not report them."""
 
     def on(self, array: Any, device: Any) -> Any:
         """Return an array on a device, as a new array: over the same memory where it is there already."""

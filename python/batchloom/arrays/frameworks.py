@@ -1,7 +1,7 @@
 """The registry of frameworks, and questions about them by name.
 
 A new framework is a module beside this one that fulfils :class:`~batchloom.arrays.framework.Framework`, and its name in
-:data:`Output`: the name is that of the package which it imports. A framework is imported when it is first needed.
+:data:`Output`: the name of the package which it imports. A framework is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Output = Literal["torch", "numpy", "jax"]
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
 DEVICE_FRAMEWORK: Output = "torch"
-"""The framework whose functions gather and form batches on devices."""
+"""The framework that gathers and forms batches on devices."""
 
 PLACE_FRAMEWORK: Output = "jax"
 """The framework that itself takes batches from memory to its devices."""
@@ -36,7 +36,7 @@ def require_known(framework: str) -> None:
     """Check that there is such a framework.
 
     Raises:
-        ArgumentError: There is none.
+        ArgumentError: There is no such framework.
     """
     if framework not in OUTPUTS:
         raise ArgumentError(f"output is {framework!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")

@@ -1,4 +1,4 @@
-"""NumPy arrays and memory maps in and out; other DLPack producers come in here, too."""
+"""NumPy arrays and memory maps in and out; reads other DLPack producers, too."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def release(array: Any, before: int | None) -> int:
     Takes the bytes of files that were mapped and in memory the last time, or ``None`` the first time; returns those to
     compare with from now on. (They include other files, such as libraries.)
 
-    They stay in the system's cache, and come back as they are read again. A map that is copied on writing is left
+    They stay in the system's cache, and return when they are read again. A map that is copied on writing is left
     alone: its changes are in memory only.
     """
     mapped = array
@@ -236,7 +236,7 @@ def sparse_rows(width: int, is_matrix: bool) -> Callable[..., Any]:
     """Return a function that makes a matrix of the bounds of rows, their columns, and the values.
 
     Raises:
-        ArgumentError: SciPy, whose matrices they are, is not installed.
+        ArgumentError: SciPy, which has the class of these matrices, is not installed.
     """
     try:
         from scipy import sparse

@@ -14,7 +14,7 @@ def pad_values(fields: Mapping[str, str], pad_value: Any, pads: Mapping[str, Any
 
     Args:
         fields: The types of padded fields, by name.
-        pad_value: The value of fields without one of their own. The engine pads with 0 by itself, which every type has.
+        pad_value: The value for all other fields. The engine pads with 0 by itself, which every type has.
         pads: Values by the names of fields.
 
     Raises:

@@ -92,7 +92,7 @@ def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tupl
 
 
 def require(dtype: str, label: str) -> None:
-    """Raise if torch has no such type, or does not take it from others."""
+    """Raise if torch has no such type, or cannot import it."""
     if not _takes(dtype):
         raise DTypeError(
             f"field {label} is {dtype}, which torch {torch.__version__} does not take; expected another type, or a "
@@ -111,7 +111,7 @@ def _takes(dtype: str) -> bool:
 
 
 def views(column: _native.Column) -> Sequence[torch.Tensor]:
-    """Cut a column into batches that are tensors of their own.
+    """Cut a column into batches, each an own tensor.
 
     ``unsafe_split_with_sizes`` differs from ``split`` in two things. It takes two thirds of the time. And autograd
     takes its results for separate tensors, not for views of one. They are: batches do not overlap, so writing to one in
@@ -294,7 +294,7 @@ def accelerator(device: Any) -> torch.device | None:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the free bytes on a device; ``None`` where it cannot tell."""
+    """Return the free bytes on a device; ``None`` where the device does not report them."""
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
     if device.type not in ("cuda", "xpu"):

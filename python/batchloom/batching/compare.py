@@ -9,7 +9,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching.rules import RULES, CostModel, Rule
+from batchloom.batching.rules import RULES, CostModel, Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import HasSizes, checked
 
@@ -85,12 +85,12 @@ def compare(
         sizes: The size of each sample, or a dataset whose samples have sizes.
         rules: The rules, as objects or as text; all of them at equal tokens a batch, unless given.
         world_size: The ranks that share an epoch.
-        max_tokens: The elements of a batch, if no rules are given; those of 64 samples of mean length, unless given.
+        max_tokens: The elements of a batch, if no rules are given; by default 64 times the mean length.
         cost: The cost of a batch, by which rules are then compared; otherwise they are by the elements that all ranks
             compute or wait for.
 
     Raises:
-        ArgumentError: A rule or a number is none, or ``max_tokens`` is given beside ``rules``.
+        ArgumentError: A rule or a number is invalid, or ``max_tokens`` is given beside ``rules``.
         DataError: There are no sizes, or a sample is larger than a rule allows.
     """
     if rules is not None and max_tokens is not None:
@@ -124,4 +124,4 @@ def _rules(rules: Sequence[Rule | str]) -> list[_native.Rule]:
     for rule in rules:
         if not isinstance(rule, (str, *RULES)):
             raise ArgumentError(f'a rule is {rule!r}; expected one such as FixedSize(64) or "token-budget:16384"')
-    return [_native.Rule.of_text(rule) if isinstance(rule, str) else rule._native() for rule in rules]
+    return [_native.Rule.of_text(rule) if isinstance(rule, str) else engine_rule(rule) for rule in rules]

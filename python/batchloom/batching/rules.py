@@ -44,6 +44,11 @@ class Rule(Protocol):
     def _native(self) -> _native.Rule: ...
 
 
+def engine_rule(rule: Rule) -> _native.Rule:
+    """Return a rule as the engine takes it."""
+    return rule._native()
+
+
 @dataclass(frozen=True)
 class FixedSize:
     """Batches of ``batch_size`` samples, in order; the last one holds what is left.
@@ -92,7 +97,7 @@ class LengthBuckets:
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """Batches of as many samples of similar size as fit into a budget: each pool is sorted, then divided greedily.
+    """Batches of samples of similar size that fill a budget: each pool is sorted, then divided greedily.
 
     Args:
         max_tokens: The most elements in a batch.
@@ -303,9 +308,9 @@ class Listed:
 
     @property
     def batch_size(self) -> int | None:
-        """The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+        """The number of samples in each batch; the last one may hold fewer. ``None`` for batches that differ in number.
 
-        Batches of a step are then filled up as those of :class:`FixedSize` are.
+        Batches of a step are then filled up as with :class:`FixedSize`.
         """
         return self._native().listed_facts()[1]
 

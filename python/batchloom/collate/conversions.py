@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.dtypes import dtype_name
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Rule, engine_rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.field import Field
 from batchloom.collate.field_names import FieldNames, Namer
@@ -40,7 +40,7 @@ class Conversions:
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """The types that fields have in batches, where these are others."""
+        """The types of fields in batches, where they differ from the types of the data."""
         return {name: conversion.dtype for name, conversion in self.each.items()}
 
     def for_engine(
@@ -94,7 +94,7 @@ class EngineFields(NamedTuple):
 
 
 def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -> bool:
-    """Return whether a field had better come to a device as it is stored.
+    """Return whether a field is best copied to a device as it is stored.
 
     Fewer bytes travel then, no value has to be looked at, and what pads the field is converted to what was asked for.
 
@@ -125,7 +125,7 @@ def conversions(
         rule: The rule that forms batches.
         fields: The treatment of each field, by name.
         dtype: The type of all fields of floats or of integers that have no type of their own, or ``None``.
-        namer: Names fields by keys. It tells whether the fields are known yet.
+        namer: Names fields by keys. It knows whether the fields are known yet.
         slots: The slots of fields.
 
     Raises:
@@ -149,7 +149,7 @@ def conversions(
     options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
     if not known:
         return Conversions(options)
-    engine = _native.conversions(dataset(), rule._native(), options, slots)
+    engine = _native.conversions(dataset(), engine_rule(rule), options, slots)
     return Conversions(options, {conversion.field: conversion for conversion in engine})
 
 
@@ -206,7 +206,7 @@ def _float(label: str, value: Any) -> float:
 
 
 def _numbers(label: str, name: str, value: Any) -> tuple[list[float], str | None]:
-    """Return numbers, and the dimension of a sample that they are of if their shape tells."""
+    """Return numbers, and the dimension of a sample that their shape names; ``None`` without one."""
     try:
         numbers = numpy.asarray(value, dtype=numpy.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

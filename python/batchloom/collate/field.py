@@ -29,7 +29,7 @@ class Field:
         image = bl.Field(slot=bl.Resize(224, 224), scale=1 / 255, mean=MEAN, std=STD)
         loader = bl.DataLoader(dataset, batch_size=8, fields={"image": image, "label": bl.Field(dtype="int64")})
 
-    Samples go into their slots first; types and scales come afterwards. Values come out as
+    Samples are put into their slots first; types and scales are applied afterwards. A value becomes
     ``(x * scale - mean) / std``, computed in float32 (in float64 where that is the type in batches). Padding is not
     scaled. A field that is converted is no view on the data.
 
@@ -47,7 +47,7 @@ class Field:
             ``f(sample, slot)``. It decides instead of ``pad_side`` and of the lengths that a rule rounds to. Slots are
             filled in memory, so a device does not gather such data.
         pad: The value that pads samples, in the type of batches; ``None`` for ``pad_value`` of the loader.
-        pad_to: The length that samples are padded to, or several, of which each batch takes the smallest that holds its
+        pad_to: The length that samples are padded to, or several lengths: each batch takes the smallest that holds its
             samples; a longer sample is an error. It stands for the slot ``bl.Pad(to=pad_to)`` on the ``pad_side`` of
             the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
             count and budget.
@@ -100,7 +100,7 @@ class Field:
         """Return the way to a slot; ``None`` without one.
 
         Args:
-            side: The side of padding where the field has no slot of its own.
+            side: The side of padding where the field has no slot.
         """
         if self.pad_to is not None:
             return Pad(to=self.pad_to, side=side)

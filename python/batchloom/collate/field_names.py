@@ -1,4 +1,4 @@
-"""`FieldNames`: the fields of batches, and the keys by which arguments name them.
+"""`FieldNames`: the fields of batches, and the keys that name them in arguments.
 
 Promises:
 

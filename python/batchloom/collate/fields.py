@@ -4,7 +4,7 @@ Promises:
 
 - Whatever is wrong with the fields that a user names is an error when `Fields` is made, or, where samples are made on
   demand, with the first sample.
-- `Fields` knows nothing of devices: a delivery tells which conversions it makes itself.
+- `Fields` knows nothing of devices: a delivery declares which conversions it makes itself.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Fields:
         """Return what the engine does to fields, and what it leaves to a delivery.
 
         Args:
-            blocks: The options of blocks, which say what the delivery converts.
+            blocks: The options of blocks, with what the delivery converts.
             has_bans: ``True`` if samples may be banned, whose places the engine clears.
 
         Raises:
@@ -107,7 +107,7 @@ class Fields:
         return self._conversions.for_engine(blocks, padded, stored, self._pad_numbers(), has_bans=has_bans)
 
     def collate_options(self, names: list[str], engine: EngineFields, *, marked: bool) -> CollateOptions:
-        """Return the options by which a device makes batches.
+        """Return the options of a device that makes batches.
 
         Args:
             names: The names of all that batches hold, in order.

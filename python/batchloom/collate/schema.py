@@ -61,7 +61,7 @@ class Join:
     """A function that makes one array of several neighbouring fields of a batch.
 
     Attributes:
-        place: The place of the first of them, among arrays of which earlier ones are joined.
+        place: The place of the first field, counted after earlier fields are joined.
         fields: The number of fields.
         make: The function.
     """
@@ -93,7 +93,7 @@ class Schema:
 
     @property
     def keys(self) -> list[str] | None:
-        """The keys of batches that are dicts; ``None`` for others."""
+        """The keys of batches that are dicts; ``None`` for tuples."""
         return self.all_keys if self.named and self.build is None else None
 
     def is_compressed(self, place: int) -> bool:
@@ -182,7 +182,7 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
 
     Args:
         schema: The fields of a batch.
-        output: A framework for all fields, or ``None`` for that of each.
+        output: A framework for all fields, or ``None`` for the framework of each field.
         copies: If ``True``, patches are copies, which do not overlap.
 
     Raises:
@@ -235,5 +235,5 @@ class CollateOptions:
     conversions: dict[str, _native.Conversion] = dataclasses.field(default_factory=dict)
 
     def dtype(self, name: str, stored: str) -> str:
-        """Return the type of a field in batches, given that of the data."""
+        """Return the type of a field in batches, given the type of the data."""
         return self.conversions[name].dtype if name in self.conversions else stored

@@ -1,4 +1,4 @@
-"""Slots: the way from a sample of its own shape to its place in a batch."""
+"""Slots: the way from a sample of any shape to its place in a batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Pad(SlotWay):
     Attributes:
         multiple_of: The number that the first padded extent is a multiple of; several for the first dimensions.
         side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
-        to: The length that the first dimension is padded to, or several, of which each batch takes the smallest that
+        to: The length that the first dimension is padded to, or several lengths: each batch takes the smallest that
             holds its samples; a longer sample is an error. ``None`` for the largest extent of the batch.
 
     Raises:
@@ -121,7 +121,7 @@ class Resize(SlotWay):
             smaller, as in Pillow. ``False`` for one that does not, as in OpenCV.
         channels: The dimension of channels in samples: ``"last"`` for ``[height, width, channels]``, ``"first"`` for
             ``[channels, height, width]``.
-        to: The dimension of channels in batches: ``"last"`` or ``"first"``; ``None`` for that of samples.
+        to: The dimension of channels in batches: ``"last"`` or ``"first"``; ``None`` to keep the dimension of samples.
 
     Raises:
         ArgumentError: A number is not at least 1, there is no such filter or dimension, or ``antialias`` is no bool.
@@ -183,7 +183,7 @@ class Slot(SlotWay):
         shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.
         function: Fills a slot: ``function(sample, slot)``. A bare function as ``slot`` of a field stands for
             ``Slot(None, function)``.
-        dtype: The type of the elements of a slot; ``None`` for that of samples.
+        dtype: The type of the elements of a slot; ``None`` for the type of samples.
 
     Raises:
         ArgumentError: An extent is no integer of at least 0, the function cannot be called, or there is no such type.

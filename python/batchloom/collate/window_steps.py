@@ -27,7 +27,7 @@ class WindowSteps:
 
     @staticmethod
     def of(steps: Iterable[int]) -> WindowSteps:
-        """Return these steps; the form is that of a range wherever they are one."""
+        """Return these steps, as a range where they form one."""
         numbers = tuple(steps)
         every = numbers[1] - numbers[0] if len(numbers) > 1 else 1
         if every > 0 and numbers == tuple(range(numbers[0], numbers[-1] + 1, every)):

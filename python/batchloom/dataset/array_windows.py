@@ -6,8 +6,8 @@ Batches hold copies of such rows, so that writing to them changes no data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from batchloom.arrays.frameworks import require
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.collate.window_steps import WindowSteps
 from batchloom.dataset.window_shape import WindowShape
+from batchloom.device.data import why_not_converted
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -95,7 +96,9 @@ class SeriesTable:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayWindows:
-    """Samples that are windows on arrays. A batch of neighbours is one slice of a template if steps are strided.
+    """Samples that are windows on arrays, and the data of which a device makes their batches (`DeviceData`).
+
+    A batch of neighbours is one slice of a template if steps are strided.
 
     Attributes:
         native: The windows of the engine, with all fields.
@@ -106,6 +109,7 @@ class ArrayWindows:
         table: The places of series.
         named: ``True`` if batches are dicts, ``False`` if they are tuples.
         where: Returns the name of a row, for errors.
+        are_neighbours: ``True`` if the windows are all that there are, or a run of them.
     """
 
     native: _native.Windows
@@ -116,6 +120,7 @@ class ArrayWindows:
     table: SeriesTable
     named: bool
     where: Callable[[int], str]
+    are_neighbours: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,18 +143,13 @@ class ArrayWindows:
         _, _, _, padded, _ = self.native.counts()
         return bool(padded or self.shape.lead or self.shape.trail)
 
-    def select(self, selection: _native.Selection) -> ArrayWindows:
+    def select(self, selection: _native.Selection, *, are_neighbours: bool) -> ArrayWindows:
         """Return some of the windows."""
-        return self._over(self.native.select(selection), self.table)
+        return replace(self, native=self.native.select(selection), are_neighbours=are_neighbours)
 
     def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
         """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
-        return self._over(native, self.table.within(ranges))
-
-    def _over(self, native: _native.Windows, table: SeriesTable) -> ArrayWindows:
-        """Return other windows with the same fields."""
-        named, where = self.named, self.where
-        return ArrayWindows(native, self.shape, self.spans, self.masks, self.looked_up, table, named, where)
+        return replace(self, native=native, table=self.table.within(ranges))
 
     def fields(self) -> dict[str, Field]:
         """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""
@@ -180,6 +180,14 @@ class ArrayWindows:
     def element_bytes(self) -> int | None:
         """The bytes of one step, if a device gathers step by step; ``None`` if it gathers whole windows."""
         return sum(field.row_bytes for field in self.cut_arrays) if self.padded else None
+
+    def lies_together(self, documents: bool) -> bool:
+        """Return whether the data of neighbouring windows is one range of rows in each array."""
+        return self.are_neighbours
+
+    def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        """Return why a device cannot gather fields and convert them; ``None`` where it can."""
+        return why_not_converted(frozenset(self.spans), conversions)
 
     def row_ranges(self, first: int, end: int) -> list[RowRange]:
         """Return the rows that have to be on a device for batches of the windows ``first`` to ``end``."""

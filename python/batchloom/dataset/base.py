@@ -1,36 +1,22 @@
-"""The base class of datasets: the questions that loaders ask a dataset, whatever its samples are."""
+"""`Dataset`: the base class of datasets, as users see them.
+
+A dataset holds one object, its :class:`batchloom.dataset.samples.Samples`. The package gets it by :func:`samples_of`.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
-import batchloom._native as _native
 import numpy
-from batchloom.arguments import integer, resolve_index, shuffled
-from batchloom.arrays.field import Field
+from batchloom.arguments import integer, resolve_index
 from batchloom.arrays.pickling import kept, opened
-from batchloom.batching.rules import FixedSize, Rule
-from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.schema import Columns, Schema
-from batchloom.dataset.selection import restored, selected, split, written
-from batchloom.errors import ArgumentError
-from batchloom.samples.label_counts import LabelCounts
+from batchloom.batching.rules import FixedSize, Rule, engine_rule
+from batchloom.dataset.samples import Recipe, Samples, restored_samples
+from batchloom.dataset.selection import selected, split
+from batchloom.errors import many
+from batchloom.samples.label_counts import LabelCounts, read_counts
 from batchloom.samples.sizes import HasSizes
-
-if TYPE_CHECKING:
-    from batchloom.collate.fields import Fields
-    from batchloom.collate.schema import CollateOptions
-    from batchloom.dataset.array_windows import ArrayWindows
-    from batchloom.device.pipeline import Collator
-    from batchloom.device.resident import Resident
-    from batchloom.device.shards import RowRange
-
-
-Memory = tuple[int, Callable[[int], Any]]
-"""The least bytes of memory for blocks to ask for, and the function that allocates it."""
-
 
 Tuples = tuple[Any, ...]
 """Batches of fields without names."""
@@ -48,12 +34,8 @@ else:
     Form, Batch = TypeVar("Form"), TypeVar("Batch")
 
 
-Made = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function, and the arguments with which it makes a dataset."""
-
-
-class Dataset(HasSizes, ABC, Generic[Form]):
-    """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns.
+class Dataset(HasSizes, Generic[Form]):
+    """Samples to batch: on the host by the engine, on a device by the operations of torch.
 
     A dataset of some of its samples (:meth:`select`, :meth:`split`, :meth:`take`, ``dataset[a:b]``) is of the same
     class and shares its data: arrays are neither copied nor read. What it says of samples (``len(dataset)``,
@@ -61,17 +43,11 @@ class Dataset(HasSizes, ABC, Generic[Form]):
     pickles with all of the data; where neighbours were selected, with theirs alone.
     """
 
-    _selection: _native.Selection | None = None
-    _unit = "sample"  # the word for what is selected
-    _concatenated: ClassVar[Callable[..., Dataset[Any]]]  # set in concat.py, which stands on this file
+    _samples: Samples
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        return self._whole_len() if self._selection is None else len(self._selection)
-
-    @abstractmethod
-    def _whole_len(self) -> int:
-        """Return the number of samples of the data."""
+        return len(self._samples)
 
     @overload
     def __getitem__(self, sample: slice) -> Self: ...
@@ -81,33 +57,15 @@ class Dataset(HasSizes, ABC, Generic[Form]):
         """Return one sample; for a slice, a dataset of those samples, as :meth:`select` does."""
         if isinstance(sample, slice):
             return self.select(sample)
-        return self._sample(resolve_index("sample", sample, len(self)))
-
-    @abstractmethod
-    def _sample(self, sample: int) -> Any:
-        """Return one sample, given a number that is not negative."""
-
-    def _run(self, first: int, end: int) -> tuple[int, int]:
-        """Return the places in the data of the samples ``first`` to ``end``, which are neighbours there."""
-        start = 0 if self._selection is None or self._selection.range is None else self._selection.range[0]
-        return first + start, end + start
-
-    def _row(self, sample: int) -> int:
-        """Return the place of a sample in the data."""
-        return sample if self._selection is None else self._selection.number(sample)
+        return self._samples.sample(resolve_index("sample", sample, len(self)))
 
     @property
     def indices(self) -> numpy.ndarray[Any, Any]:
         """The numbers of the samples in the data that they were selected from; int64."""
-        if self._selection is None:
-            return numpy.arange(self._selectable)
-        numbers: numpy.ndarray[Any, Any] = numpy.from_dlpack(self._selection.numbers())
-        return numbers + self._selection.base
-
-    @property
-    def _selectable(self) -> int:
-        """The number of samples to select from."""
-        return len(self)
+        numbers, selection = self._samples.chosen(), self._samples.selection
+        if numbers is None or selection is None:
+            return numpy.arange(self._samples.selectable)
+        return numbers + selection.base
 
     def select(self, indices: Any) -> Self:
         """Return a dataset of some samples, in this order, over the same data.
@@ -125,8 +83,9 @@ class Dataset(HasSizes, ABC, Generic[Form]):
             DataError: A mask of another length, or no sample.
             RangeError: There is no such sample.
         """
-        selection = selected(indices, self._selectable, self._unit)
-        return self if selection.range == (0, self._selectable) else self._with(selection)
+        samples = self._samples
+        selection = selected(indices, samples.selectable, samples.unit)
+        return self if selection.range == (0, samples.selectable) else with_samples(self, samples.select(selection))
 
     def take(self, samples: int) -> Self:
         """Return a dataset of the first samples: of all, if there are fewer."""
@@ -152,8 +111,10 @@ class Dataset(HasSizes, ABC, Generic[Form]):
             ArgumentError: A part is neither a share nor a number, or parts are of both kinds.
             DataError: Parts hold more than all samples; a part holds none; classes are not one for each sample.
         """
-        strata = self._classes("stratify", stratify) if isinstance(stratify, str | int) else stratify
-        return tuple(self._with(part) for part in split(self._selectable, seed, strata, parts))
+        samples = self._samples
+        strata = samples.classes("stratify", stratify) if isinstance(stratify, str | int) else stratify
+        chosen = split(samples.selectable, seed, strata, parts)
+        return tuple(with_samples(self, samples.select(part)) for part in chosen)
 
     def concat(self, *others: Dataset[Any]) -> Dataset[Any]:
         """Return a dataset of the samples of this one, then those of others, over the data of all.
@@ -164,123 +125,7 @@ class Dataset(HasSizes, ABC, Generic[Form]):
         Raises:
             ArgumentError: They differ in kind, or in a field, which the message names.
         """
-        return self._joined(others, source=False)
-
-    def _joined(self, others: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
-        """Return the samples of this dataset and of others; batches hold ``source`` if that is asked for."""
-        return Dataset._concatenated((self, *others), source=source)
-
-    def _classes(self, option: str, field: str | int) -> Any:
-        """Return the class of each sample, which the field holds that is given as ``option``.
-
-        Raises:
-            ArgumentError: There is no such field with one number for each sample.
-        """
-        known = {field.label: field for field in self._arrays_by_sample()}
-        rows = known[self._field_names().name(option, field, known, ", or an array of classes")].data
-        return rows if self._selection is None else rows[self.indices - self._selection.base]
-
-    def _field_names(self, rule: Rule | None = None) -> FieldNames | LateFieldNames:
-        """Return the fields of batches of a rule, and the keys by which arguments name them."""
-        columns = self._native_dataset().fields((FixedSize(1) if rule is None else rule)._native())
-        schema = self._schema(columns)
-        stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
-        return FieldNames(stored, self._row_shapes(), {} if schema.named else dict(enumerate(schema.all_keys)))
-
-    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
-        """Return the shapes of the rows that fields are taken from, by the names of fields, where they are known."""
-        return {field.label: field.tensor.shape[1:] for field in (*self._arrays(), *self._beside())}
-
-    def _arrays_by_sample(self) -> tuple[Field, ...]:
-        """Return the arrays with a row for each sample of the data."""
-        return ()
-
-    def _with(self, selection: _native.Selection) -> Self:
-        """Return the dataset of selected samples, which shares the data with this one."""
-        found = self.__new__(type(self))
-        # Attributes are shared, as a copy of the dataset would borrow all arrays again.
-        found.__dict__.update(self.__dict__)
-        found._selection = selection if self._selection is None else selection.within(self._selection)
-        found._choose(selection)
-        return found
-
-    def _choose(self, selection: _native.Selection) -> None:
-        """Choose from the samples that there were before; ``_selection`` says what is left of the data."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._selection is None:
-            make, arguments = self._made()
-            return _remade, (make, kept(arguments))
-        (make, arguments), selection = self._narrowed()
-        return _select, ((make, kept(arguments)), written(selection))
-
-    @abstractmethod
-    def _made(self) -> Made:
-        """Return the function and the arguments that make the dataset again, with all samples of its data."""
-
-    def _narrowed(self) -> tuple[Made, _native.Selection]:
-        """Return the same for data that holds little more than the selected samples, and where they are in it."""
-        return self._made(), self._held()
-
-    def _held(self) -> _native.Selection:
-        """Return the selected samples, as places in the data that the dataset holds."""
-        assert self._selection is not None
-        return self._selection
-
-    @abstractmethod
-    def _native_dataset(self) -> _native.Dataset:
-        """Return the dataset as the engine sees it."""
-
-    def _for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
-        """Return the dataset for one loader, and where blocks have to lie, if that matters.
-
-        Args:
-            threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            fields: The treatment of each field.
-        """
-        return self._native_dataset(), None
-
-    @property
-    def _padded_fields(self) -> Mapping[str, str]:
-        """The types of the fields that are padded, by name."""
-        return {}
-
-    def _late_schema(self, columns: Columns, nesting: str) -> Schema:
-        """Return the schema of batches whose fields are known with the first block, which tells them.
-
-        Args:
-            columns: The names and types of its fields.
-            nesting: The text of the structure of its samples.
-        """
-        return self._schema(columns)
-
-    @abstractmethod
-    def _schema(self, columns: Columns) -> Schema:
-        """Return the schema of batches, given the names and types of the fields that the engine makes."""
-
-    @abstractmethod
-    def _arrays(self) -> tuple[Field, ...]:
-        """Return the arrays of the dataset, each once: batches are made where they are."""
-
-    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        """Return why a device cannot gather fields and convert them; ``None`` where it can."""
-        in_parts = self._in_parts()
-        for name, conversion in conversions.items():
-            if conversion.is_first and name in in_parts:
-                return f"means of field {name} are those of the first dimension, and samples are gathered in parts"
-        return None
-
-    def _in_parts(self) -> frozenset[str]:
-        """Return the fields whose samples a device gathers in parts, not whole."""
-        return frozenset()
-
-    def _beside(self) -> tuple[Field, ...]:
-        """Return further arrays that a device needs, wherever they are now."""
-        return ()
-
-    def _element_bytes(self) -> int | None:
-        """Return the bytes of one element, where a device gathers element by element; ``None`` where row by row."""
-        return None
+        return joined((self, *others), source=False)
 
     def count_labels(self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False) -> LabelCounts:
         """Count the labels of each sample that losses do not ignore: those that are not -100. One pass over the field.
@@ -300,101 +145,58 @@ class Dataset(HasSizes, ABC, Generic[Form]):
             DeviceError: The CPU cannot read the field.
         """
         rule = FixedSize(1) if batching is None else batching
-        name = self._field_names(rule).name("count_labels", field)
-        return LabelCounts._read(*self._native_dataset().count_labels(name, rule._native(), bool(next_tokens)))
+        samples = self._samples
+        name = samples.field_names(rule).name("count_labels", field)
+        return read_counts(*samples.engine().count_labels(name, engine_rule(rule), bool(next_tokens)))
 
-    @abstractmethod
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        """Return the collator that makes batches of row numbers on a device."""
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({many(len(self), 'sample')})"
 
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        """Return the rows that have to be on a device for batches of the samples ``first`` to ``end``."""
-        from batchloom.device.shards import RowRange
-
-        # An array that several fields are taken from is listed once; all of them take the same rows of it.
-        rows = zip(self._arrays(), self._native_dataset().rows(first, end), strict=False)
-        return [RowRange(array, start, stop) for array, (start, stop) in rows]
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        """Return the most rows of each array in :meth:`_row_ranges` that so many neighbouring samples need."""
-        return list(zip(self._arrays(), self._native_dataset().most_rows(samples), strict=False))
-
-    def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
-        """Return the random order as the engine names it, and whether documents are shuffled.
-
-        Raises:
-            ArgumentError: ``shuffle`` is an order that the dataset does not have.
-        """
-        return shuffled(shuffle), False
-
-    def _labels(self, labels: str | None) -> str | None:
-        """Return the field whose next tokens are labels.
-
-        Raises:
-            ArgumentError: A field is named, and samples have no tokens.
-        """
-        if labels is not None:
-            raise ArgumentError(
-                f"labels is {labels!r}; labels= needs a SequenceDataset, as tokens of sequences have a next one; this "
-                f"loader batches a {type(self).__name__}"
-            )
-        return None
-
-    def _sliceable(self, documents: bool) -> ArrayWindows | None:
-        """Return the windows that samples are, if a batch of neighbours is one slice of a template; else ``None``.
-
-        Args:
-            documents: ``True`` if documents are shuffled.
-        """
-        return None
-
-    def _lies_together(self, documents: bool) -> bool:
-        """Return whether the data of neighbouring samples is one range of rows in each array.
-
-        Args:
-            documents: ``True`` if documents are shuffled.
-        """
-        return self._selection is None or self._selection.range is not None
-
-    @property
-    def _other_shapes(self) -> str | None:
-        """The reason for which full batches differ in shape, where options of the dataset ask for that."""
-        return None
-
-    @property
-    def _is_formed_without_torch(self) -> bool:
-        """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
-        return False
-
-    @property
-    def _is_bare(self) -> bool:
-        """``True`` if a batch is one array, and not a tuple of one."""
-        return False
-
-    @property
-    def _is_on_demand(self) -> bool:
-        """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
-        return False
-
-    def _current(self) -> Dataset:
-        """Return the dataset over its arrays where they are now: another one, if torch moved some to shared memory."""
-        if not any(field.was_shared for field in (*self._arrays(), *self._beside())):
-            return self
-        make, arguments = self._made()
-        found: Dataset = make(*arguments)
-        return found if self._selection is None else found._with(self._held())
-
-    def _check(self) -> None:
-        """Raise if an array was resized or moved since it was borrowed."""
-        for field in (*self._arrays(), *self._beside()):
-            field.check()
+    def __reduce__(self) -> tuple[Any, ...]:
+        attributes = {name: value for name, value in vars(self).items() if name != "_samples"}
+        return _restored, (type(self), kept(attributes), *self._samples.written())
 
 
-def _select(made: Made, selection: tuple[Any, ...]) -> Dataset[Any]:
-    """Return a dataset of some samples, which :meth:`Dataset.__reduce__` wrote down."""
-    return _remade(*made)._with(restored(*selection))
+Kind = TypeVar("Kind", bound=Dataset[Any])
 
 
-def _remade(make: Callable[..., Dataset[Any]], arguments: tuple[Any, ...]) -> Dataset[Any]:
-    """Return a dataset of all samples, which :meth:`Dataset.__reduce__` wrote down."""
-    return make(*opened(arguments))
+def samples_of(dataset: Dataset[Any]) -> Samples:
+    """Return what a dataset holds: the object that answers the questions of the other stages."""
+    return dataset._samples
+
+
+def with_samples(dataset: Kind, samples: Samples) -> Kind:
+    """Return a dataset of the same class over other samples, which shares all other attributes."""
+    found = dataset.__new__(type(dataset))
+    found.__dict__.update(dataset.__dict__)
+    found._samples = samples
+    return found
+
+
+def dataset_of(samples: Samples) -> Dataset[Any]:
+    """Return the dataset of samples that are of no class that users see."""
+    found: Dataset[Any] = Dataset.__new__(Dataset)
+    found._samples = samples
+    return found
+
+
+def current(dataset: Kind) -> Kind:
+    """Return a dataset where its arrays are now: another one, if torch moved some to shared memory."""
+    before = samples_of(dataset)
+    now = before.current()
+    return dataset if now is before else with_samples(dataset, now)
+
+
+def joined(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
+    """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
+    found: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
+    return found
+
+
+def _restored(
+    kind: type[Dataset[Any]], attributes: dict[str, Any], recipe: Recipe, selection: tuple[Any, ...] | None
+) -> Dataset[Any]:
+    """Return the dataset that :meth:`Dataset.__reduce__` wrote down."""
+    found = kind.__new__(kind)
+    vars(found).update(opened(attributes), _samples=restored_samples(recipe, selection))
+    return found

@@ -5,22 +5,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, boolean, integer, resolve_index
-from batchloom.arrays.field import Field, host
-from batchloom.batching.rules import FixedSize
+from batchloom.arrays.field import host
+from batchloom.batching.rules import FixedSize, engine_rule
 from batchloom.collate.schema import Columns, Schema
-from batchloom.dataset.base import Dataset, Made
+from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.location import Location
+from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.errors import ArgumentError, many
-from batchloom.samples.sizes import Sizes, read
-
-if TYPE_CHECKING:
-    from batchloom.collate.schema import CollateOptions
-    from batchloom.device.pipeline import Collator
-    from batchloom.device.resident import Resident
+from batchloom.samples.sizes import Sizes
 
 
 class Origin(NamedTuple):
@@ -49,23 +46,78 @@ class ConcatDataset(Dataset[Any]):
         ArgumentError: There is no dataset, or they differ in kind, or in a field, which the message names.
     """
 
+    _samples: JoinedSamples
+
     def __init__(self, datasets: Sequence[Dataset[Any]], *, source: bool = False) -> None:
-        self._says_source = boolean("source", source)
+        says_source = boolean("source", source)
         if not isinstance(datasets, Iterable):
             raise ArgumentError(f"datasets is a {type(datasets).__name__}; expected a list of datasets")
         found: list[Dataset[Any]] = []
         for each in datasets:
+            held = samples_of(each) if isinstance(each, Dataset) else None
             # Datasets that were put together before are sources of their own only where samples say their source.
-            if isinstance(each, ConcatDataset) and each._selection is None and not (source or each._says_source):
-                found += each.datasets
+            if isinstance(held, JoinedSamples) and held.selection is None and not (source or held.says_source):
+                found += held.datasets
             else:
                 found.append(each)
-        self._datasets = tuple(found)
-        require_same(self._datasets)
-        self._whole = _native.Dataset.concat([each._native_dataset() for each in found], self._says_source)
-        self._ends = list(accumulate(len(each) for each in found))
-        columns = self._whole.fields(FixedSize(1)._native())
-        schemas = [each._schema(columns) for each in found]
+        require_same(found)
+        self._samples = JoinedSamples(tuple(found), says_source)
+
+    @property
+    def datasets(self) -> tuple[Dataset[Any], ...]:
+        """The datasets, in order."""
+        return self._samples.datasets
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        return self._samples.sizes()
+
+    def origin(self, sample: int) -> Origin:
+        """Return the dataset that a sample is of, and its number there.
+
+        Raises:
+            RangeError: There is no such sample.
+        """
+        return self._samples.origin(resolve_index("sample", integer("sample", sample, least=-U64), len(self)))
+
+    def __repr__(self) -> str:
+        return f"ConcatDataset({', '.join(map(repr, self.datasets))}; {many(len(self), 'sample')})"
+
+
+class StoredSamples(Samples):
+    """Samples that are stored in arrays, of which a concatenation copies none."""
+
+    @override
+    def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> ConcatDataset:
+        return ConcatDataset(datasets, source=source)
+
+
+class JoinedSamples(StoredSamples):
+    """The samples of several datasets of one kind, of which the host alone forms batches.
+
+    Attributes:
+        datasets: The datasets, in order.
+        parts: Their samples.
+        says_source: ``True`` if batches hold the number of the dataset that each sample is of.
+    """
+
+    def __init__(self, datasets: tuple[Dataset[Any], ...], says_source: bool) -> None:
+        self.datasets, self.says_source = datasets, says_source
+        self.parts = parts = tuple(samples_of(each) for each in datasets)
+        self._whole = self._engine = _native.Dataset.concat([each.engine() for each in parts], says_source)
+        self._ends = list(accumulate(len(each) for each in parts))
+        self._require_same_frameworks()
+        first = parts[0]
+        self.is_bare, self.has_next_tokens = first.is_bare, first.has_next_tokens
+        self.is_formed_without_torch = first.is_formed_without_torch
+        arrays = {id(field): field for each in parts for field in each.location.arrays}
+        beside = tuple(field for each in parts for field in each.location.beside)
+        self.location = Location(tuple(arrays.values()), beside, len(parts))
+
+    def _require_same_frameworks(self) -> None:
+        columns = self._whole.fields(engine_rule(FixedSize(1)))
+        schemas = [each.schema(columns) for each in self.parts]
         for number, schema in enumerate(schemas[1:], 1):
             for first, other in zip(schemas[0].columns, schema.columns, strict=True):
                 if first.framework != other.framework:
@@ -74,107 +126,68 @@ class ConcatDataset(Dataset[Any]):
                         f"{number}; expected one framework"
                     )
 
-    @property
-    def datasets(self) -> tuple[Dataset[Any], ...]:
-        """The datasets, in order."""
-        return self._datasets
-
-    @property
-    def sizes(self) -> Sizes | None:
-        """The size of each sample; ``None`` if all count the same."""
-        found = self._native_dataset().sizes()
-        return None if found is None else read(found)
-
     def origin(self, sample: int) -> Origin:
-        """Return the dataset that a sample is of, and its number there.
-
-        Raises:
-            RangeError: There is no such sample.
-        """
-        row = self._row(resolve_index("sample", integer("sample", sample, least=-U64), len(self)))
+        """Return the dataset that a sample is of, and its number there."""
+        row = self.row(sample)
         source = bisect_right(self._ends, row)
         return Origin(source, row - (self._ends[source - 1] if source else 0))
 
-    def _whole_len(self) -> int:
+    @override
+    def whole_len(self) -> int:
         return self._ends[-1]
 
-    def _sample(self, sample: int) -> Any:
+    @override
+    def sample(self, sample: int) -> Any:
         source, number = self.origin(sample)
-        return self._datasets[source][number]
+        return self.datasets[source][number]
 
-    def _made(self) -> Made:
-        return _rebuild, (type(self), self._datasets, self._says_source)
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
+        assert self.selection is not None
+        self._engine = self._whole.select(self.selection)
 
-    def __repr__(self) -> str:
-        return f"ConcatDataset({', '.join(map(repr, self._datasets))}; {many(len(self), 'sample')})"
+    @override
+    def recipe(self) -> Recipe:
+        return JoinedSamples, (self.datasets, self.says_source)
 
-    def _native_dataset(self) -> _native.Dataset:
-        return self._whole if self._selection is None else self._whole.select(self._selection)
+    @override
+    def engine(self) -> _native.Dataset:
+        return self._engine
 
-    def _classes(self, option: str, field: str | int) -> Any:
-        found = numpy.concatenate(
-            [numpy.asarray(host(option, each._classes(option, field))) for each in self._datasets]
-        )
-        return found if self._selection is None else found[numpy.from_dlpack(self._selection.numbers())]
+    @override
+    def classes(self, option: str, field: str | int) -> Any:
+        found = numpy.concatenate([numpy.asarray(host(option, each.classes(option, field))) for each in self.parts])
+        chosen = self.chosen()
+        return found if chosen is None else found[chosen]
 
-    @property
-    def _padded_fields(self) -> Mapping[str, str]:
-        return self._datasets[0]._padded_fields
+    @override
+    def padded_fields(self) -> Mapping[str, str]:
+        return self.parts[0].padded_fields()
 
-    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
-        return self._datasets[0]._row_shapes()
+    @override
+    def row_shapes(self) -> Mapping[str, Sequence[int]]:
+        return self.parts[0].row_shapes()
 
-    def _schema(self, columns: Columns) -> Schema:
-        return self._datasets[0]._schema(columns)
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        return self.parts[0].schema(columns)
 
-    def _arrays(self) -> tuple[Field, ...]:
-        return tuple({id(field): field for each in self._datasets for field in each._arrays()}.values())
+    @override
+    def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
+        return self.parts[0].shuffle(shuffle)
 
-    def _beside(self) -> tuple[Field, ...]:
-        return tuple(field for each in self._datasets for field in each._beside())
-
-    def _current(self) -> Dataset[Any]:
-        datasets = [each._current() for each in self._datasets]
-        if all(now is before for now, before in zip(datasets, self._datasets, strict=True)):
+    @override
+    def current(self) -> Samples:
+        datasets = tuple(current(each) for each in self.datasets)
+        if all(now is before for now, before in zip(datasets, self.datasets, strict=True)):
             return self
-        found = ConcatDataset(datasets, source=self._says_source)
-        return found if self._selection is None else found._with(self._selection)
+        found = JoinedSamples(datasets, self.says_source)
+        return found if self.selection is None else found.select(self.selection)
 
-    def _check(self) -> None:
-        for each in self._datasets:
-            each._check()
-
-    def _element_bytes(self) -> int | None:
-        return self._datasets[0]._element_bytes()
-
-    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        return f"samples are those of {len(self._datasets)} datasets"
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        return [pair for each in self._datasets for pair in each._most_rows(min(samples, len(each)))]
-
-    def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
-        return self._datasets[0]._shuffled(shuffle)
-
-    def _labels(self, labels: str | None) -> str | None:
-        return self._datasets[0]._labels(labels)
-
-    def _lies_together(self, documents: bool) -> bool:
-        return False
-
-    @property
-    def _is_formed_without_torch(self) -> bool:
-        return self._datasets[0]._is_formed_without_torch
-
-    @property
-    def _is_bare(self) -> bool:
-        return self._datasets[0]._is_bare
-
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        raise ArgumentError("samples are those of several datasets; expected resident=False")
-
-
-Dataset._concatenated = ConcatDataset
+    @override
+    def check(self) -> None:
+        for each in self.parts:
+            each.check()
 
 
 class JoinedItems:
@@ -231,12 +244,8 @@ def require_same(datasets: Sequence[Dataset[Any]]) -> None:
     for number, each in enumerate(datasets):
         if not isinstance(each, Dataset):
             raise ArgumentError(f"dataset {number} is a {type(each).__name__}; expected a dataset of batchloom")
-        kinds = [type(each._datasets[0] if isinstance(each, ConcatDataset) else each) for each in (datasets[0], each)]
+        kinds = [type(each.datasets[0] if isinstance(each, ConcatDataset) else each) for each in (datasets[0], each)]
         if kinds[0] is not kinds[1]:
             raise ArgumentError(
                 f"dataset 0 is a {kinds[0].__name__} and dataset {number} a {kinds[1].__name__}; expected one kind"
             )
-
-
-def _rebuild(kind: type[ConcatDataset], datasets: tuple[Dataset[Any], ...], source: bool) -> ConcatDataset:
-    return kind(datasets, source=source)

@@ -16,7 +16,12 @@ from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.concat import StoredSamples
+from batchloom.dataset.location import Location
+from batchloom.dataset.on_device import SamplesOnDevice
+from batchloom.dataset.samples import Recipe, override
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, longest, read
 
@@ -84,6 +89,8 @@ class GroupDataset(Dataset[Form]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    _samples: GroupSamples
+
     @overload
     def __init__(
         self: GroupDataset[Tuples],
@@ -120,138 +127,181 @@ class GroupDataset(Dataset[Form]):
         for name in named:
             if name in (IDS, OFFSETS, MASK):
                 raise ArgumentError(f"an array is named {name}, which batches use themselves; expected another name")
-        self._named = bool(named)
-        self._options: dict[str, Any] = {
+        options: dict[str, Any] = {
             "layout": choice("layout", layout, ("concatenated", "padded")),
             "max_rows": None if max_rows is None else integer("max_rows", max_rows, least=1, most=U32),
             "oversize": choice("oversize", oversize, ("error", "truncate", "subsample")),
         }
-        ids, self._names = _ids(group_ids)
-        self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
-        arrays = tuple(named.values()) if named else arrays
+        self._samples = GroupSamples(group_ids, named or list(arrays), options)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The rows that batches take of each group: plans sort, count and budget by them."""
+        return self._samples.sizes()
+
+    @property
+    def offsets(self) -> Array:
+        """The beginning of each group when rows are in the order of groups, and the end of the last one; int64."""
+        return self._samples.offsets
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The text of each group; ``None`` if ids are integers."""
+        return self._samples.names
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self._samples.fields)
+
+    def stats(self) -> GroupStats:
+        """Return the counts of groups, and of the rows that ``max_rows`` leaves out."""
+        return self._samples.stats()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(map(repr, self._samples.fields))
+        return f"GroupDataset({fields}; {many(self.stats().rows, 'row')} in {len(self)} groups)"
+
+
+class GroupSamples(StoredSamples):
+    """Groups of rows that belong together.
+
+    Attributes:
+        names: The text of each group; ``None`` if ids are integers.
+        fields: The arrays.
+        ids: The id of each row; of each group, where batches are padded.
+        offsets: The beginning of each group when rows are in the order of groups, and the end of the last one; int64.
+        order: The rows in the order of groups; ``None`` where they are in that order.
+        places: The same as a field, which may move to a device.
+        is_padded: ``True`` if batches are padded, ``False`` if they are concatenated.
+
+    Args:
+        group_ids: The id of each row.
+        arrays: Arrays with as many rows: by name, or in order.
+        options: The layout of batches, and the treatment of long groups.
+    """
+
+    def __init__(self, group_ids: Any, arrays: dict[str, Any] | list[Any], options: dict[str, Any]) -> None:
+        self._options, self._named = options, isinstance(arrays, dict)
+        ids, self.names = _ids(group_ids)
+        self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
-        labels = tuple(named) if named else tuple(str(place) for place in range(1, len(arrays) + 1))
-        self._fields = tuple(Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True))
+        labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
+        self.fields = tuple(Field(label, _dense(array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
         """Find the groups, and set up the fields of batches, ids first."""
         codes = numpy.ascontiguousarray(_to_numpy(ids), numpy.int64)
         self._groups = groups = _native.Groups(_native.borrow(codes, IDS))
-        self._offsets = _read_only(groups.offsets())
+        self.offsets = _read_only(groups.offsets())
         order = groups.order()
-        self._order = None if order is None else _read_only(order)
-        self._places = None if self._order is None else Field("order", self._order)
-        padded = self._options["layout"] == "padded"
-        if padded and not self._fields:
+        self.order = None if order is None else _read_only(order)
+        self.places = None if self.order is None else Field("order", self.order)
+        self.is_padded = padded = self._options["layout"] == "padded"
+        if padded and not self.fields:
             raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
         if padded:
-            firsts = self._offsets[:-1]
-            ids = _rows(ids, firsts if self._order is None else self._order[firsts])
-        self._ids = Field(IDS, ids)
-        fields = [(IDS, self._ids.tensor, padded), *((field.label, field.tensor, False) for field in self._fields)]
+            firsts = self.offsets[:-1]
+            ids = _rows(ids, firsts if self.order is None else self.order[firsts])
+        self.ids = Field(IDS, ids)
+        fields = [(IDS, self.ids.tensor, padded), *((field.label, field.tensor, False) for field in self.fields)]
         options = (self._options["layout"], self._options["max_rows"], self._options["oversize"])
         self._engine = groups.dataset(fields, *options, self._named)
+        beside = (self.ids,) if self.fields else ()
+        beside = beside if self.places is None else (*beside, self.places)
+        self.location = Location(self.fields or (self.ids,), beside)
 
-    @property
+    @override
+    def whole_len(self) -> int:
+        return len(self.offsets) - 1
+
+    @override
     def sizes(self) -> Sizes:
-        """The rows that batches take of each group: plans sort, count and budget by them."""
         return read(self._engine.sizes())
 
-    @property
-    def offsets(self) -> Array:
-        """The beginning of each group when rows are in the order of groups, and the end of the last one; int64."""
-        return self._offsets
-
-    @property
-    def ids(self) -> list[Any] | None:
-        """The text of each group; ``None`` if ids are integers."""
-        return self._names
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The arrays, as they were given."""
-        return tuple(field.array for field in self._fields)
-
-    def _whole_len(self) -> int:
-        return len(self._offsets) - 1
-
-    def _sample(self, sample: int) -> Any:
+    def sample(self, sample: int) -> Any:
         """Return all rows of one group: its id and the arrays as a tuple, or as a dict if they are named."""
-        group = self._row(sample)
-        places = slice(*self._offsets[group : group + 2].tolist())
-        rows = places if self._order is None else self._order[places]
-        padded = self._options["layout"] == "padded"
-        found = [self._ids.row(group) if padded else _rows(self._ids.array, rows)]
-        found += [_rows(field.array, rows) for field in self._fields]
+        group = self.row(sample)
+        places = slice(*self.offsets[group : group + 2].tolist())
+        rows = places if self.order is None else self.order[places]
+        found = [self.ids.row(group) if self.is_padded else _rows(self.ids.array, rows)]
+        found += [_rows(field.array, rows) for field in self.fields]
         return (
-            dict(zip((IDS, *(field.label for field in self._fields)), found, strict=True))
+            dict(zip((IDS, *(field.label for field in self.fields)), found, strict=True))
             if self._named
             else tuple(found)
         )
 
     def stats(self) -> GroupStats:
-        """Return the counts of groups, and of the rows that ``max_rows`` leaves out."""
-        return GroupStats(*self._groups.counts(self._options["max_rows"], self._selection))
+        """Return the counts of groups, and of the rows that an epoch leaves out."""
+        return GroupStats(*self._groups.counts(self._options["max_rows"], self.selection))
 
-    def _choose(self, selection: _native.Selection) -> None:
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
         self._engine = self._engine.select(selection)
 
-    def _made(self) -> Made:
-        arrays = {field.label: field.array for field in self._fields}
-        return _rebuild, (type(self), self._group_ids, arrays, self._named, self._options)
+    @override
+    def recipe(self) -> Recipe:
+        arrays = {field.label: field.array for field in self.fields}
+        return _rebuild, (self._group_ids, arrays, self._named, self._options)
 
-    def __repr__(self) -> str:
-        fields = ", ".join(map(repr, self._fields))
-        return f"GroupDataset({fields}; {many(self.stats().rows, 'row')} in {len(self)} groups)"
-
-    def _native_dataset(self) -> _native.Dataset:
+    @override
+    def engine(self) -> _native.Dataset:
         return self._engine
 
-    @property
-    def _padded_fields(self) -> Mapping[str, str]:
-        return {field.label: field.dtype for field in self._fields}
+    @override
+    def padded_fields(self) -> Mapping[str, str]:
+        return {field.label: field.dtype for field in self.fields}
 
-    def _arrays(self) -> tuple[Field, ...]:
-        return self._fields or (self._ids,)
-
-    def _beside(self) -> tuple[Field, ...]:
-        ids = (self._ids,) if self._fields else ()
-        return ids if self._places is None else (*ids, self._places)
-
-    def _element_bytes(self) -> int:
-        return sum(field.row_bytes for field in self._arrays())
-
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        from batchloom.device.shards import RowRange
-
-        first, end = self._run(first, end)
-        start, stop = self._offsets[[first, end]].tolist()
-        found = [RowRange(field, start, stop, self._order) for field in self._fields]
-        padded = self._options["layout"] == "padded"
-        ids = RowRange(self._ids, first, end) if padded else RowRange(self._ids, start, stop, self._order)
-        return [ids, *found]
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        rows = longest(self._offsets, samples)
-        padded = self._options["layout"] == "padded"
-        return [(self._ids, samples if padded else rows), *((field, rows) for field in self._fields)]
-
-    def _in_parts(self) -> frozenset[str]:
-        return frozenset((IDS, *(field.label for field in self._fields)))
-
-    def _schema(self, columns: Columns) -> Schema:
-        known = {field.label: field for field in (self._ids, *self._fields)}
-        first = self._arrays()[0]
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        known = {field.label: field for field in (self.ids, *self.fields)}
+        first = self.location.arrays[0]
         found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
         return Schema(tuple(found), named=self._named, ragged=True)
 
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+    @override
+    def device_data(self) -> DeviceData:
+        return GroupsOnDevice(self)
+
+
+class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
+    """Groups of rows on a device, which are gathered row by row."""
+
+    def __init__(self, samples: GroupSamples) -> None:
+        super().__init__(samples)
+        self.element_bytes = sum(field.row_bytes for field in samples.location.arrays)
+
+    @property
+    @override
+    def in_parts(self) -> frozenset[str]:
+        return frozenset((IDS, *(field.label for field in self.samples.fields)))
+
+    @override
+    def row_ranges(self, first: int, end: int) -> list[RowRange]:
+        from batchloom.device.shards import RowRange
+
+        samples = self.samples
+        first, end = samples.run(first, end)
+        start, stop = samples.offsets[[first, end]].tolist()
+        found = [RowRange(field, start, stop, samples.order) for field in samples.fields]
+        padded = RowRange(samples.ids, first, end)
+        return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *found]
+
+    @override
+    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        groups, rows = self.samples, longest(self.samples.offsets, samples)
+        return [(groups.ids, samples if groups.is_padded else rows), *((field, rows) for field in groups.fields)]
+
+    @override
+    def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
         from batchloom.device.conversion import converted
 
+        samples = self.samples
         # Shards are moved in the order of their groups, so that only whole data needs the order.
-        places = partial(resident.rows_of, self._places) if self._places is not None and resident.is_whole else None
+        places = partial(resident.rows_of, samples.places) if samples.places is not None and resident.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(
                 converted(options, field.label, partial(resident.rows_of, field)),
@@ -259,12 +309,11 @@ class GroupDataset(Dataset[Form]):
                 padding(options, field.label, options.dtype(field.label, field.dtype)),
                 places,
             )
-            for field in self._fields
+            for field in samples.fields
         }
-        ids = converted(options, IDS, partial(resident.rows_of, self._ids))
-        padded = self._options["layout"] == "padded"
-        fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
-        return Ragged(fields, options, not padded)
+        ids = converted(options, IDS, partial(resident.rows_of, samples.ids))
+        fields = {IDS: Fixed(ids) if samples.is_padded else Variable(ids, (None,), 0, places)} | fields
+        return Ragged(fields, options, not samples.is_padded)
 
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
@@ -399,7 +448,5 @@ def _rows(array: Any, rows: Any) -> Any:
     return found if isinstance(rows, numpy.ndarray) else owned(found, IDS)
 
 
-def _rebuild(
-    kind: type[GroupDataset], group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]
-) -> GroupDataset:
-    return kind(group_ids, **arrays, **options) if named else kind(group_ids, *arrays.values(), **options)
+def _rebuild(group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]) -> GroupSamples:
+    return GroupSamples(group_ids, arrays if named else list(arrays.values()), options)

@@ -12,14 +12,18 @@ import numpy
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Dicts, Made
+from batchloom.dataset.base import Dataset, Dicts
+from batchloom.dataset.concat import StoredSamples
+from batchloom.dataset.location import Location
+from batchloom.dataset.on_device import SamplesOnDevice
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.variable import Variable, is_variable, variable
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 from batchloom.samples.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
-    from batchloom.device.collate import ragged
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
@@ -55,7 +59,7 @@ class SequenceDataset(Dataset[Dicts]):
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
-    The samples of a batch come longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
+    The samples of a batch are sorted, longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
     Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
     its own longest, and batches also hold ``{field}_mask`` and ``{field}_lengths`` for it; ``attention_mask`` and
@@ -65,7 +69,7 @@ class SequenceDataset(Dataset[Dicts]):
     Args:
         fields: The fields by name.
         sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
-        own_lengths: The names of variable fields with sizes of their own.
+        own_lengths: The names of variable fields with other sizes than the rest.
         of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
             is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
             together: a budget bounds the longest sum times the number of samples, and a batch may hold more, where one
@@ -80,137 +84,191 @@ class SequenceDataset(Dataset[Dicts]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    _samples: SequenceSamples
+
     def __init__(
         self, /, *, sizes: Any = None, own_lengths: Sequence[str] = (), of: str = "max", **fields: Any
     ) -> None:
         if not fields:
             raise DataError("the dataset has no fields; expected at least one sequence field, by name")
-        self._own_lengths, self._of = _names(own_lengths), of
-        if not isinstance(of, str):
-            raise ArgumentError(f'of is {of!r}; expected "max", "sum" or the name of a field')
-        if of != "max" and not self._own_lengths:
-            raise ArgumentError(
-                f"of is {of!r}, without fields in own_lengths: all have one size; expected both or none"
-            )
-        extra = (*EXTRA, *(f"{name}_{what}" for name in self._own_lengths for what in ("mask", "lengths")))
-        for name in fields:
-            if name in extra or (self._own_lengths and name in ("max", "sum")):
-                raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
-        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
-        self._fields: dict[str, Variable | Field] = {
-            name: variable(name, data) if is_variable(data) else Field(name, _fixed(data))
-            for name, data in fields.items()
-        }
-        native = [(name, field._native()) for name, field in self._fields.items()]
-        own = None if self._own is None else _native.borrow(self._own, "sizes")
-        self._engine = _native.Dataset.sequences(native, own, self._own_lengths, of)
-        self._sizes = read(self._engine.sizes())
+        self._samples = SequenceSamples(fields, sizes, own_lengths, of)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields."""
-        return tuple(self._fields)
+        return tuple(self._samples.fields)
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields: fixed ones as they were given, variable ones as ``(values, offsets)`` or ``(values, shapes)``."""
-        return {name: field.data for name, field in self._fields.items()}
+        return self._samples.given
 
     @property
     def sizes(self) -> Sizes:
         """The size of each sample, or the numbers given as ``sizes``: plans sort, count and budget by them."""
-        return self._sizes
+        return self._samples.sizes()
 
-    def _whole_len(self) -> int:
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(field) for field in self._samples.fields.values())
+        return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
+
+
+class SequenceSamples(StoredSamples):
+    """Sequences of any length, with fixed arrays beside them.
+
+    Attributes:
+        fields: The fields by name.
+        own_lengths: The names of the fields with sizes of their own.
+    """
+
+    has_next_tokens = True
+
+    def __init__(self, fields: Mapping[str, Any], sizes: Any, own_lengths: Any, of: Any) -> None:
+        self.own_lengths, self._of = _names(own_lengths), of
+        self._require_free(fields)
+        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
+        self.fields: dict[str, Variable | Field] = {
+            name: variable(name, data) if is_variable(data) else Field(name, _fixed(data))
+            for name, data in fields.items()
+        }
+        native = [
+            (name, field.sequences if isinstance(field, Variable) else field.tensor)
+            for name, field in self.fields.items()
+        ]
+        own = None if self._own is None else _native.borrow(self._own, "sizes")
+        self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
+        self._sizes = read(self._engine.sizes())
+        self.location = Location(
+            tuple(field.values if isinstance(field, Variable) else field for field in self.fields.values())
+        )
+
+    def _require_free(self, fields: Mapping[str, Any]) -> None:
+        """Refuse names that batches use themselves, and sizes of no field."""
+        of = self._of
+        if not isinstance(of, str):
+            raise ArgumentError(f'of is {of!r}; expected "max", "sum" or the name of a field')
+        if of != "max" and not self.own_lengths:
+            raise ArgumentError(
+                f"of is {of!r}, without fields in own_lengths: all have one size; expected both or none"
+            )
+        extra = (*EXTRA, *(f"{name}_{what}" for name in self.own_lengths for what in ("mask", "lengths")))
+        for name in fields:
+            if name in extra or (self.own_lengths and name in ("max", "sum")):
+                raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields, in a form that a dataset takes."""
+        return {name: field.data for name, field in self.fields.items()}
+
+    @property
+    def variable(self) -> dict[str, Variable]:
+        """The fields whose samples differ in size."""
+        return {name: field for name, field in self.fields.items() if isinstance(field, Variable)}
+
+    @override
+    def whole_len(self) -> int:
         return len(self._engine)
 
-    def _sample(self, sample: int) -> dict[str, Any]:
-        """Return a dict of arrays, views of the fields."""
-        return {name: field.row(self._row(sample)) for name, field in self._fields.items()}
+    @override
+    def sizes(self) -> Sizes:
+        return self._sizes
 
-    def _choose(self, selection: _native.Selection) -> None:
+    def sample(self, sample: int) -> dict[str, Any]:
+        """Return a dict of arrays, views of the fields."""
+        return {name: field.row(self.row(sample)) for name, field in self.fields.items()}
+
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
         self._engine = self._engine.select(selection)
         self._sizes = read(self._engine.sizes())
 
-    def _made(self) -> Made:
-        return _rebuild, (type(self), self.fields, self._own, self._own_lengths, self._of)
+    @override
+    def recipe(self) -> Recipe:
+        return _rebuild, (self.given, self._own, self.own_lengths, self._of)
 
-    def _narrowed(self) -> tuple[Made, _native.Selection]:
-        selection = self._held()
+    @override
+    def narrowed(self) -> tuple[Recipe, _native.Selection]:
+        selection = self.held()
         if selection.range is None:
-            return super()._narrowed()
+            return super().narrowed()
         first, end = selection.range
-        fields = {name: field.part(first, end) for name, field in self._fields.items()}
+        fields = {name: field.part(first, end) for name, field in self.fields.items()}
         own = None if self._own is None else self._own[first:end]
-        return (_rebuild, (type(self), fields, own, self._own_lengths, self._of)), selection.cut(*selection.range)
+        return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
 
-    def _arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self._fields.values() if isinstance(field, Field))
+    @override
+    def arrays_by_sample(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.fields.values() if isinstance(field, Field))
 
-    def __repr__(self) -> str:
-        fields = ", ".join(repr(field) for field in self._fields.values())
-        return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
-
-    def _native_dataset(self) -> _native.Dataset:
+    @override
+    def engine(self) -> _native.Dataset:
         return self._engine
 
+    @override
+    def padded_fields(self) -> Mapping[str, str]:
+        return {name: field.dtype for name, field in self.variable.items()}
+
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        first = next(iter(self.variable.values()))
+        found = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(found), named=True, ragged=True)
+
+    @override
+    def device_data(self) -> DeviceData:
+        return SequencesOnDevice(self)
+
+
+class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
+    """Sequences on a device, which are gathered element by element, and fixed arrays beside them."""
+
+    def __init__(self, samples: SequenceSamples) -> None:
+        super().__init__(samples)
+        self.element_bytes = sum(field.values.row_bytes for field in samples.variable.values())
+
     @property
-    def _padded_fields(self) -> Mapping[str, str]:
-        return {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
+    @override
+    def in_parts(self) -> frozenset[str]:
+        return frozenset(self.samples.variable)
 
-    def _arrays(self) -> tuple[Field, ...]:
-        return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
-
-    def _labels(self, labels: str | None) -> str | None:
-        if labels is not None and not isinstance(labels, str):
-            raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
-        return labels
-
-    def _element_bytes(self) -> int:
-        return sum(field.values.row_bytes for field in self._fields.values() if isinstance(field, Variable))
-
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+    @override
+    def row_ranges(self, first: int, end: int) -> list[RowRange]:
         # Values of samples of any rank are flat here, where the engine counts rows of the dimensions that all share.
         from batchloom.device.shards import RowRange
 
-        first, end = self._run(first, end)
+        first, end = self.samples.run(first, end)
 
         def row_range(field: Variable | Field) -> RowRange:
             if isinstance(field, Field):
                 return RowRange(field, first, end)
             return RowRange(field.values, int(field.offsets[first]), int(field.offsets[end]))
 
-        return [row_range(field) for field in self._fields.values()]
+        return [row_range(field) for field in self.samples.fields.values()]
 
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    @override
+    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
         def most(field: Variable | Field) -> tuple[Field, int]:
             if isinstance(field, Field):
                 return field, samples
             return field.values, longest(field.offsets, samples)
 
-        return [most(field) for field in self._fields.values()]
+        return [most(field) for field in self.samples.fields.values()]
 
-    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        if self._own_lengths:
-            return f"field {self._own_lengths[0]} has lengths of its own"
-        return super()._ungathered(conversions)
+    @override
+    def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        own = self.samples.own_lengths
+        return f"field {own[0]} has lengths of its own" if own else super().why_not_gathered(conversions)
 
-    def _in_parts(self) -> frozenset[str]:
-        return frozenset(name for name, field in self._fields.items() if isinstance(field, Variable))
-
-    def _schema(self, columns: Columns) -> Schema:
-        first = next(field for field in self._fields.values() if isinstance(field, Variable))
-        found = (Column(name, dtype, self._fields.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(found), named=True, ragged=True)
-
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+    @override
+    def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate import ragged
         from batchloom.device.conversion import converted
 
         fields: dict[str, ragged.Fixed | ragged.Variable] = {}
-        for name, field in self._fields.items():
+        for name, field in self.samples.fields.items():
             if isinstance(field, Variable):
-                found = field._on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
+                found = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
                 fields[name] = replace(found, fetch=converted(options, name, found.fetch))
             else:
                 fields[name] = ragged.Fixed(converted(options, name, partial(resident.rows_of, field)))
@@ -223,13 +281,11 @@ def _fixed(data: Any) -> Any:
 
 
 def _names(own_lengths: Any) -> list[str]:
-    """Return the names of fields, of which a single string is none."""
+    """Return the names of fields; a single string names no field."""
     if isinstance(own_lengths, str) or not all(isinstance(name, str) for name in own_lengths):
         raise ArgumentError(f"own_lengths is {own_lengths!r}; expected names of fields, as ('target',)")
     return list(own_lengths)
 
 
-def _rebuild(
-    kind: type[SequenceDataset], fields: dict[str, Any], sizes: Any, own_lengths: Sequence[str] = (), of: str = "max"
-) -> SequenceDataset:
-    return kind(sizes=sizes, own_lengths=own_lengths, of=of, **fields)
+def _rebuild(fields: dict[str, Any], sizes: Any, own_lengths: Sequence[str], of: str) -> SequenceSamples:
+    return SequenceSamples(fields, sizes, own_lengths, of)

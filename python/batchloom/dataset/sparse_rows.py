@@ -105,7 +105,7 @@ class SparseField:
         return lend(self.rows.row(sample % len(self)), self.framework)
 
     def columns(self, place: int) -> Compressed | None:
-        """Return how batches hold the field, whose first column is at ``place``; ``None`` for a dense array."""
+        """Return how batches hold the field; its first column is at ``place``; ``None`` for a dense array."""
         if self.layout == "dense":
             return None
         return Compressed(self.label, place, self.width, self.framework, self._is_matrix)

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 import batchloom._native as _native
 from batchloom.arrays.field import Field
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
-from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.concat import StoredSamples
+from batchloom.dataset.location import Location
+from batchloom.dataset.on_device import SamplesOnDevice
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
@@ -48,6 +53,8 @@ class TensorDataset(Dataset[Form]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    _samples: RowSamples
+
     @overload
     def __init__(self: TensorDataset[Tuples], /, *fields: Any) -> None: ...
     @overload
@@ -55,91 +62,136 @@ class TensorDataset(Dataset[Form]):
     def __init__(self, /, *fields: Any, **named: Any) -> None:
         if fields and named:
             raise ArgumentError("positional and named fields are mixed; expected all of one kind")
-        self._names = tuple(named) if named else None
         arrays = tuple(named.values()) if named else fields
-        if not arrays:
-            raise DataError("the dataset has no fields; expected at least one array")
-        labels = self._names or tuple(str(place) for place in range(len(arrays)))
-        self._fields = tuple(_field(label, array) for label, array in zip(labels, arrays, strict=True))
-        self._samples = _common_length(self._fields)
+        self._samples = RowSamples(tuple(named) if named else None, arrays)
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the fields; ``None`` if they are positional."""
-        return self._names
+        return self._samples.names
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """The arrays, as they were given."""
-        return tuple(field.array for field in self._fields)
-
-    def _whole_len(self) -> int:
-        return self._samples
-
-    def _sample(self, sample: int) -> Any:
-        """Return a row of every field: a tuple, or a dict if the fields are named."""
-        rows = tuple(field.row(self._row(sample)) for field in self._fields)
-        return rows if self._names is None else dict(zip(self._names, rows, strict=True))
-
-    def _made(self) -> Made:
-        return _rebuild, (type(self), self._names, self.fields)
-
-    def _arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self._fields if isinstance(field, Field))
-
-    def _narrowed(self) -> tuple[Made, _native.Selection]:
-        selection = self._held()
-        if selection.range is None or not all(isinstance(field, Field) for field in self._fields):
-            return super()._narrowed()
-        fields = tuple(field.part(*selection.range) for field in self._arrays())
-        return (_rebuild, (type(self), self._names, fields)), selection.cut(*selection.range)
+        return self._samples.given
 
     def __repr__(self) -> str:
-        fields = ", ".join(repr(field) for field in self._fields)
+        fields = ", ".join(repr(field) for field in self._samples.fields)
         return f"TensorDataset({fields}; {many(len(self), 'sample')})"
 
-    def _native_dataset(self) -> _native.Dataset:
-        whole = _native.Dataset.tensors(
-            [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self._fields]
+
+class RowSamples(StoredSamples):
+    """Rows of arrays that share their first dimension.
+
+    Attributes:
+        names: The names of the fields; ``None`` if they are positional.
+        fields: The arrays.
+        is_bare: ``True`` if a batch is one array, and not a tuple of one.
+    """
+
+    def __init__(self, names: tuple[str, ...] | None, arrays: tuple[Any, ...], *, is_bare: bool = False) -> None:
+        if not arrays:
+            raise DataError("the dataset has no fields; expected at least one array")
+        labels = names or tuple(str(place) for place in range(len(arrays)))
+        self.names, self.is_bare = names, is_bare
+        self.fields = tuple(_field(label, array) for label, array in zip(labels, arrays, strict=True))
+        self._count = _common_length(self.fields)
+        self._whole = self._engine = _native.Dataset.tensors(
+            [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self.fields]
         )
-        return whole if self._selection is None else whole.select(self._selection)
+        held: list[Field] = []
+        for field in self.fields:
+            held += field.arrays if isinstance(field, SparseField) else (field,)
+        self.location = Location(tuple(held))
 
-    def _arrays(self) -> tuple[Field, ...]:
-        found: list[Field] = []
-        for field in self._fields:
-            found += field.arrays if isinstance(field, SparseField) else (field,)
-        return tuple(found)
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self.fields)
 
-    def _schema(self, columns: Columns) -> Schema:
+    @property
+    def sparse(self) -> list[str]:
+        """The names of sparse fields."""
+        return [field.label for field in self.fields if isinstance(field, SparseField)]
+
+    @override
+    def whole_len(self) -> int:
+        return self._count
+
+    def sample(self, sample: int) -> Any:
+        """Return a row of every field: a tuple, or a dict if the fields are named."""
+        row = self.row(sample)
+        rows = tuple(field.row(row) for field in self.fields)
+        return rows if self.names is None else dict(zip(self.names, rows, strict=True))
+
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
+        assert self.selection is not None
+        self._engine = self._whole.select(self.selection)
+
+    @override
+    def recipe(self) -> Recipe:
+        return _rebuild, (self.names, self.given, self.is_bare)
+
+    @override
+    def narrowed(self) -> tuple[Recipe, _native.Selection]:
+        selection = self.held()
+        if selection.range is None or self.sparse:
+            return super().narrowed()
+        arrays = tuple(field.part(*selection.range) for field in self.location.arrays)
+        return (_rebuild, (self.names, arrays, self.is_bare)), selection.cut(*selection.range)
+
+    @override
+    def engine(self) -> _native.Dataset:
+        return self._engine
+
+    @override
+    def arrays_by_sample(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.fields if isinstance(field, Field))
+
+    @override
+    def schema(self, columns: Columns) -> Schema:
         # Marks come after the fields.
         frameworks: list[str] = []
         compressed: list[Compressed] = []
-        for field in self._fields:
+        for field in self.fields:
             held = field.columns(len(frameworks)) if isinstance(field, SparseField) else None
             frameworks += [field.framework] * (1 if held is None else held.COLUMNS)
             compressed += [] if held is None else [held]
         frameworks += frameworks[:1] * (len(columns) - len(frameworks))
         found = (Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
-        return Schema(tuple(found), named=self._names is not None, compressed=tuple(compressed))
+        return Schema(tuple(found), named=self.names is not None, compressed=tuple(compressed))
 
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+    @override
+    def device_data(self) -> DeviceData:
+        return RowsOnDevice(self)
+
+
+class RowsOnDevice(SamplesOnDevice[RowSamples]):
+    """Rows of arrays on a device."""
+
+    @override
+    def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
         from batchloom.device.conversion import converted
 
-        if any(isinstance(field, SparseField) for field in self._fields):
+        fields = self.samples.fields
+        if self.samples.sparse:
             from batchloom.device.collate.sparse import SparseAndDense
 
             return SparseAndDense(
                 [
                     field.on(resident) if isinstance(field, SparseField) else partial(resident.rows_of, field)
-                    for field in self._fields
+                    for field in fields
                 ]
             )
-        fetches = [converted(options, field.label, partial(resident.rows_of, field)) for field in self._arrays()]
+        arrays = self.samples.location.arrays
+        fetches = [converted(options, field.label, partial(resident.rows_of, field)) for field in arrays]
         return Rows(lambda: [fetch() for fetch in fetches])
 
-    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        sparse = [field.label for field in self._fields if isinstance(field, SparseField)]
+    @override
+    def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        sparse = self.samples.sparse
         return f"field {sparse[0]} is sparse, and fields come in other types" if sparse and conversions else None
 
 
@@ -147,8 +199,8 @@ def _field(label: str, array: Any) -> Field | SparseField:
     return SparseField(label, array) if is_sparse(array) else Field(label, array)
 
 
-def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
-    return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
+def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:
+    return RowSamples(names, arrays, is_bare=is_bare)
 
 
 def _common_length(fields: tuple[Field | SparseField, ...]) -> int:

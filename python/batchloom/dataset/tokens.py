@@ -16,9 +16,14 @@ from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
-from batchloom.dataset.base import Dataset, Made, Tuples
+from batchloom.dataset.base import Dataset, Tuples
+from batchloom.dataset.concat import StoredSamples
+from batchloom.dataset.location import Location
+from batchloom.dataset.on_device import SamplesOnDevice
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError
 from batchloom.samples.sizes import offsets as signed
 
@@ -111,7 +116,7 @@ class TokenDataset(Dataset[Tuples]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
-    _unit = "document"
+    _samples: TokenSamples
 
     def __init__(
         self,
@@ -127,7 +132,7 @@ class TokenDataset(Dataset[Tuples]):
         jitter: bool = False,
         tail: str = "drop",
     ) -> None:
-        self._options: dict[str, Any] = {
+        options: dict[str, Any] = {
             "mode": choice("mode", mode, ("chunk", "continuous")),
             "separator": None if separator is None else _token("separator", separator),
             "position_ids": boolean("position_ids", position_ids),
@@ -136,29 +141,23 @@ class TokenDataset(Dataset[Tuples]):
             "jitter": boolean("jitter", jitter),
             "tail": choice("tail", tail, ("drop", "pad", "short")),
         }
-        if self._options["jitter"] and tail != "drop":
+        if options["jitter"] and tail != "drop":
             raise ArgumentError(
                 f"jitter is True, which leaves out tokens at the beginning of the stream, and tail is {tail!r}, which "
                 'leaves out none; expected jitter=False or tail="drop"'
             )
-        self._seq_len = integer("seq_len", seq_len, least=1, most=MOST)
-        values, offsets = _corpus(tokens, documents)
-        self._field = Field("tokens", values)
-        self._offsets = _offsets(values, documents) if offsets is None else offsets
-        borrowed = None if self._offsets is None else _native.borrow(self._offsets, "documents")
-        self._engine = _native.Tokens(self._field.tensor, self._seq_len, documents=borrowed, **self._options)
-        self._first = 0  # the number, in the selection, of the first document that the arrays hold
+        length = integer("seq_len", seq_len, least=1, most=MOST)
+        self._samples = TokenSamples(tokens, length, documents, options)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays of a batch, in order."""
-        extras = ("position_ids", "segment_ids", "resets")
-        return ("input_ids", "labels", *(name for name in extras if self._options[name]))
+        return self._samples.names
 
     @property
     def tokens(self) -> Any:
         """The tokens of all documents: of a run of documents, if one was selected."""
-        return self._field.array
+        return self._samples.field.array
 
     @property
     def offsets(self) -> Array | None:
@@ -166,73 +165,120 @@ class TokenDataset(Dataset[Tuples]):
 
         They are those of ``tokens``, where documents may have been selected: ``indices`` are the numbers of those.
         """
-        return self._offsets
+        return self._samples.offsets
 
     @property
     def seq_len(self) -> int:
         """Tokens of a piece."""
-        return self._seq_len
+        return self._samples.seq_len
 
     @property
     def mode(self) -> str:
         """``"chunk"`` or ``"continuous"``."""
-        mode: str = self._options["mode"]
+        mode: str = self._samples.options["mode"]
         return mode
 
     @property
     def tail(self) -> str:
         """``"drop"``, ``"pad"`` or ``"short"``."""
-        tail: str = self._options["tail"]
+        tail: str = self._samples.options["tail"]
         return tail
+
+    def stats(self, rows: int = 1) -> TokenStats:
+        """Return the counts of the stream, and of the tokens that an epoch leaves out.
+
+        Args:
+            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world_size``.
+        """
+        rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
+        return self._samples.stats(rows)
+
+    def __repr__(self) -> str:
+        samples, pieces = self._samples, f"{len(self)} pieces of {self.seq_len}, {self.mode}"
+        return f"TokenDataset({samples.field!r} in {samples.selectable} documents; {pieces})"
+
+
+class TokenSamples(StoredSamples):
+    """Pieces of a stream of tokens.
+
+    Attributes:
+        field: The tokens of all documents: of a run of documents, if one was selected.
+        offsets: The beginning of each document, and the end of the last one; ``None`` if all tokens are one document.
+        seq_len: Tokens of a piece.
+        options: The options of the stream, by name.
+    """
+
+    unit = "document"
+
+    def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
+        self.seq_len, self.options = seq_len, options
+        values, offsets = _corpus(tokens, documents)
+        self.field = Field("tokens", values)
+        self.offsets = _offsets(values, documents) if offsets is None else offsets
+        borrowed = None if self.offsets is None else _native.borrow(self.offsets, "documents")
+        self._engine = _native.Tokens(self.field.tensor, seq_len, documents=borrowed, **options)
+        self._first = 0  # the number, in the selection, of the first document that the arrays hold
+        self.location = Location((self.field,))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays of a batch, in order."""
+        extras = ("position_ids", "segment_ids", "resets")
+        return ("input_ids", "labels", *(name for name in extras if self.options[name]))
 
     def __len__(self) -> int:
         """Return the number of pieces of the stream."""
         return len(self._engine)
 
-    def _whole_len(self) -> int:
+    @override
+    def whole_len(self) -> int:
         return len(self)
 
     @property
-    def _selectable(self) -> int:
+    @override
+    def selectable(self) -> int:
         return self._engine.document_count()
 
-    def _choose(self, selection: _native.Selection) -> None:
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
         self._engine = self._engine.select(selection)
-        assert self._selection is not None
-        assert self._offsets is not None
-        if self._selection.range is None:
+        assert self.selection is not None
+        assert self.offsets is not None
+        if self.selection.range is None:
             return
         # A run of documents is a stream of its own, which begins and ends with them.
-        first, end = (document - self._first for document in self._selection.range)
-        start, stop = int(self._offsets[first]), int(self._offsets[end])
-        self._field = Field("tokens", self._field.slice(start, stop))
-        self._offsets, self._first = self._offsets[first : end + 1] - start, self._first + first
+        first, end = (document - self._first for document in self.selection.range)
+        start, stop = int(self.offsets[first]), int(self.offsets[end])
+        self.field = Field("tokens", self.field.slice(start, stop))
+        self.offsets, self._first = self.offsets[first : end + 1] - start, self._first + first
+        self.location = Location((self.field,))
 
-    def _held(self) -> _native.Selection:
-        assert self._offsets is not None
-        return super()._held().cut(self._first, self._first + len(self._offsets) - 1)
+    @override
+    def held(self) -> _native.Selection:
+        assert self.offsets is not None
+        return super().held().cut(self._first, self._first + len(self.offsets) - 1)
 
-    def _sample(self, sample: int) -> tuple[Array, Array]:
+    def sample(self, sample: int) -> tuple[Array, Array]:
         """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
 
         It is the piece as it is without ``jitter``, in one row.
         """
-        start = sample * self._seq_len
+        start = sample * self.seq_len
         stats = self._engine.counts(1)
-        count = min(self._seq_len, stats[4] - start)
+        count = min(self.seq_len, stats[4] - start)
         found = self._slice(start, start + count + 1)
-        places = (0, self._seq_len - count if self.tail == "pad" else 0)
+        places = (0, self.seq_len - count if self.options["tail"] == "pad" else 0)
         return numpy.pad(found[:-1], places), numpy.pad(found[1:], places, constant_values=IGNORED)
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
-        separator, are_listed = self._options["separator"], not super()._lies_together(False)
-        if self._offsets is None or (separator is None and not are_listed):
+        separator, are_listed = self.options["separator"], not self.are_neighbours
+        if self.offsets is None or (separator is None and not are_listed):
             return self._stored(start, end)
-        documents: Array = numpy.arange(len(self._offsets) - 1)
-        if are_listed and self._selection is not None:
-            documents = numpy.from_dlpack(self._selection.numbers()) - self._first
-        firsts, ends = self._offsets[documents], self._offsets[documents + 1]
+        documents: Array = numpy.arange(len(self.offsets) - 1)
+        if are_listed and self.selection is not None:
+            documents = numpy.from_dlpack(self.selection.numbers()) - self._first
+        firsts, ends = self.offsets[documents], self.offsets[documents + 1]
         between = [] if separator is None else [numpy.array([separator], numpy.int64)]
         begins = numpy.cumsum(ends - firsts + len(between)) - (ends - firsts + len(between))
         document = int(numpy.searchsorted(begins, start, side="right")) - 1
@@ -246,75 +292,59 @@ class TokenDataset(Dataset[Tuples]):
 
     def _stored(self, start: int, end: int) -> Array:
         """Return tokens as they are stored, as int64."""
-        return numpy.asarray(host("tokens", self._field.slice(start, end))).astype(numpy.int64)
+        return numpy.asarray(host("tokens", self.field.slice(start, end))).astype(numpy.int64)
 
-    def stats(self, rows: int = 1) -> TokenStats:
-        """Return the counts of the stream, and of the tokens that an epoch leaves out.
-
-        Args:
-            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world_size``.
-        """
-        rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
+    def stats(self, rows: int) -> TokenStats:
+        """Return the counts of the stream, which is cut in rows."""
         return TokenStats(*self._engine.counts(rows))
 
-    def _made(self) -> Made:
-        return _rebuild, (type(self), self.tokens, self._seq_len, self._offsets, self._options)
+    @override
+    def recipe(self) -> Recipe:
+        return TokenSamples, (self.field.array, self.seq_len, self.offsets, self.options)
 
-    def __repr__(self) -> str:
-        pieces = f"{len(self)} pieces of {self._seq_len}, {self.mode}"
-        return f"TokenDataset({self._field!r} in {self._engine.document_count()} documents; {pieces})"
-
-    def _native_dataset(self) -> _native.Dataset:
+    @override
+    def engine(self) -> _native.Dataset:
         return self._engine.dataset()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise if the tokens were resized or moved since they were borrowed; unmap pages that a memory map has read.
 
         Raises:
             DataError: The array of tokens changed.
         """
-        self._field.check()
-        release(self._field)
+        super().check()
+        release(self.field)
 
-    def _arrays(self) -> tuple[Field, ...]:
-        return (self._field,)
-
-    def _element_bytes(self) -> int:
-        return 16  # inputs and labels, each int64
-
-    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        name = next(iter(conversions), None)
-        return None if name is None else f"field {name} comes in another type than int64"
-
-    def _schema(self, columns: Columns) -> Schema:
-        framework = self._field.framework
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        framework = self.field.framework
         return Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
 
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        from batchloom.device.collate.tokens import Tokens
+    @override
+    def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
+        return streamed(shuffle, self.options["mode"])
 
-        tokens = partial(resident.rows_of, self._field)
-        return Tokens(tokens, self._options["separator"], self.names[2:], pads=self.tail != "drop")
-
-    def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
-        return streamed(shuffle, self.mode)
-
-    def _lies_together(self, documents: bool) -> bool:
-        return super()._lies_together(documents) and not documents and self.mode == "chunk"
+    def lies_together(self, documents: bool) -> bool:
+        """Return whether neighbouring pieces lie together, where documents may be shuffled."""
+        return self.are_neighbours and not documents and self.options["mode"] == "chunk"
 
     @property
-    def _other_shapes(self) -> str | None:
-        return 'tail is "short", whose last batch is shorter than others' if self.tail == "short" else None
+    @override
+    def other_shapes(self) -> str | None:
+        is_short = self.options["tail"] == "short"
+        return 'tail is "short", whose last batch is shorter than others' if is_short else None
 
-    def _sliceable(self, documents: bool) -> ArrayWindows | None:
+    def windows(self, documents: bool) -> ArrayWindows | None:
         """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
-        plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
-        is_whole = not self._options["jitter"] and self.tail == "drop"
-        if not self._lies_together(documents) or not plain or not is_whole or not len(self):
+        options = self.options
+        plain = self.field.dtype == "int64" and options["separator"] is None and len(self.names) == 2
+        is_whole = not options["jitter"] and options["tail"] == "drop"
+        if not self.lies_together(documents) or not plain or not is_whole or not len(self):
             return None
-        seq_len, offsets = self._seq_len, numpy.array([0, len(self._field)], numpy.int64)
+        seq_len, offsets = self.seq_len, numpy.array([0, len(self.field)], numpy.int64)
         shape = WindowShape(seq_len, horizon=1, label_len=seq_len - 1, stride=seq_len)
-        x, y = Span(Field("x", self.tokens), shape.input_steps), Span(Field("y", self.tokens), shape.target_steps)
+        tokens = self.field.array
+        x, y = Span(Field("x", tokens), shape.input_steps), Span(Field("y", tokens), shape.target_steps)
         native = shape.slide(offsets)
         table = SeriesTable.of(native, native, shape, offsets)
         for name, span in (("x", x), ("y", y)):
@@ -322,9 +352,37 @@ class TokenDataset(Dataset[Tuples]):
         where = partial(frames.where, offsets=offsets, ids=None)
         return ArrayWindows(native, shape, {"x": x, "y": y}, {}, {}, table, False, where)
 
+    @override
+    def device_data(self) -> DeviceData:
+        return TokensOnDevice(self)
+
+
+class TokensOnDevice(SamplesOnDevice[TokenSamples]):
+    """A stream of tokens on a device, which are gathered token by token."""
+
+    element_bytes = 16  # inputs and labels, each int64
+
+    @override
+    def lies_together(self, documents: bool) -> bool:
+        return self.samples.lies_together(documents)
+
+    @override
+    def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        name = next(iter(conversions), None)
+        return None if name is None else f"field {name} comes in another type than int64"
+
+    @override
+    def collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        from batchloom.device.collate.tokens import Tokens
+
+        samples = self.samples
+        tokens = partial(resident.rows_of, samples.field)
+        pads = samples.options["tail"] != "drop"
+        return Tokens(tokens, samples.options["separator"], samples.names[2:], pads=pads)
+
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
-    """Return an array of all tokens, and the offsets of documents if these come as a list."""
+    """Return an array of all tokens, and the offsets of documents if they were given as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
         if is_arrow(tokens):
@@ -379,9 +437,3 @@ def _token(name: str, token: Any) -> int:
     if isinstance(token, bool) or number is None or not -(2**63) <= number < 2**63:
         raise ArgumentError(f"{name} is {token!r}; expected a token, an integer that int64 holds")
     return number
-
-
-def _rebuild(
-    kind: type[TokenDataset], tokens: Any, seq_len: int, offsets: Array | None, options: dict[str, Any]
-) -> TokenDataset:
-    return kind(tokens, seq_len, documents=offsets, **options)

@@ -1,4 +1,4 @@
-"""Fields whose samples differ in size: lists of arrays, values with offsets or shapes, Arrow lists, nested tensors."""
+"""Fields of samples that differ in size: lists of arrays, values with offsets, Arrow lists, nested tensors."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Variable:
         values: The storage.
         offsets: The first row of each sample, and the end of the last one.
         shapes: The shape of each sample, where they differ in more than the first dimension; else ``None``.
+        sequences: The field as the engine sees it.
     """
 
     def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
@@ -32,9 +33,9 @@ class Variable:
         self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
         if shapes is None:
-            self._sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
+            self.sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
         else:
-            self._sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label))
+            self.sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label))
             ends = numpy.cumsum(numpy.prod(shapes, axis=1, dtype=numpy.int64))
             self.offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), ends])
 
@@ -54,7 +55,7 @@ class Variable:
         return self.values.array, self.offsets if self.shapes is None else self.shapes
 
     def part(self, first: int, end: int) -> Any:
-        """Return some samples, in a form that a dataset takes and pickles without the others."""
+        """Return some samples, in a form that a dataset takes and pickles without the rest."""
         start, stop = int(self.offsets[first]), int(self.offsets[end])
         places = self.offsets[first : end + 1] - start if self.shapes is None else self.shapes[first:end]
         return self.values.part(start, stop), places
@@ -65,14 +66,11 @@ class Variable:
         part = self.values.slice(start, end)
         return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
 
-    def _native(self) -> _native.Sequences:
-        return self._sequences
-
-    def _on(self, resident: Resident, padding: float) -> ragged.Variable:
+    def on(self, resident: Resident, padding: float) -> ragged.Variable:
         """Return the field for a collator on a device."""
         from batchloom.device.collate import ragged
 
-        inner, frame = self._sequences.shape[1:], tuple(self._sequences.frame)
+        inner, frame = self.sequences.shape[1:], tuple(self.sequences.frame)
         part = partial(resident.rows_of, self.values)
         return ragged.Variable(
             part if self.shapes is None else partial(resident.shaped, self.values, inner), frame, padding

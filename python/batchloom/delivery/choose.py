@@ -1,4 +1,4 @@
-"""Chooses how batches come to the consumer: formed by the engine, made on a device, or as views on the data."""
+"""Chooses how batches reach the consumer: formed by the engine, made on a device, or as views on the data."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.fields import Fields
 from batchloom.collate.schema import CollateOptions, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.device.data import DeviceData
 
 
 class Delivery(Protocol):
-    """One way for batches to come to the consumer."""
+    """One way for batches to reach the consumer."""
 
     @property
     def placement(self) -> Placement:
-        """The place where batches are made, how data comes there, and why."""
+        """The place where batches are made, how data gets there, and why."""
 
     @property
     def blocks(self) -> BlockOptions:
@@ -31,7 +32,7 @@ class Delivery(Protocol):
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if they cannot be made.
 
-        The schema is empty if samples are made on demand: their first block tells it.
+        The schema is empty if samples are made on demand: the first block has it.
         """
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
@@ -49,7 +50,7 @@ class OrderOfBatches(Protocol):
 
     @property
     def rule(self) -> Rule:
-        """The rule by which samples share a batch."""
+        """The rule that decides which samples share a batch."""
 
     @property
     def neighbours(self) -> str:
@@ -61,42 +62,43 @@ class OrderOfBatches(Protocol):
 
     @property
     def clears_places(self) -> bool:
-        """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
+        """``True`` if samples are banned: their places are cleared in memory, not on a device."""
 
 
-def choose(dataset: Dataset, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:
+def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:
     """Return the delivery that suits a dataset, its plan and its fields, and the request of the user.
 
     Args:
-        dataset: The samples to batch.
+        samples: The samples to batch.
         order: The rule and the order of batches.
         fields: The treatment of each field. Views are views on data in the type and shape that it has.
         request: The request of the user.
     """
     if request.target is not None:
-        return OnJax(dataset, request, request.target)
-    if dataset._is_on_demand:
+        return OnJax(samples, request, request.target)
+    if samples.location.is_on_demand:
         placement = request.on_demand()
         if placement.mode == "host":
-            return Host(dataset, request, placement)
-        return LateOnDevice(dataset, request, placement)
+            return Host(samples, request, placement)
+        return LateOnDevice(samples, request, placement)
     if not (fields.conversions or fields.slots or (order.clears_places and request.device is not None)):
-        delivery = _views(dataset, order, request)
+        delivery = _views(samples, order, request)
         if delivery is not None:
             return delivery
-    unit = getattr(order.rule, "batch_size", 1) if dataset._lies_together(order.shuffles_documents) else None
-    placement = request.decide(dataset, unit)
-    reason = _why_not_gathered(dataset, placement, fields, has_bans=order.clears_places)
+    data = samples.device_data()
+    lies_together = data is not None and data.lies_together(order.shuffles_documents)
+    placement = request.decide(samples, data, getattr(order.rule, "batch_size", 1) if lies_together else None)
+    reason = _why_not_gathered(samples, data, placement, fields, has_bans=order.clears_places)
     if reason is not None:
         placement = request.streamed(placement, reason)
     if placement.mode == "host":
-        return Host(dataset, request, placement)
-    return OnDevice(dataset, request, placement)
+        return Host(samples, request, placement)
+    return OnDevice(samples, data, request, placement)
 
 
-def _views(dataset: Dataset, order: OrderOfBatches, request: PlacementRequest) -> Delivery | None:
+def _views(samples: DeliveryQuestions, order: OrderOfBatches, request: PlacementRequest) -> Delivery | None:
     """Return the delivery of views; ``None`` where batches cannot be views."""
-    source = dataset._sliceable(order.shuffles_documents)
+    source = samples.windows(order.shuffles_documents)
     if source is None:
         return None
     # Loaders of other samples do without the modules of windows.
@@ -107,10 +109,14 @@ def _views(dataset: Dataset, order: OrderOfBatches, request: PlacementRequest) -
     return views(source, order.rule, order.neighbours, request, kind)
 
 
-def _why_not_gathered(dataset: Dataset, placement: Placement, fields: Fields, *, has_bans: bool) -> str | None:
+def _why_not_gathered(
+    samples: DeliveryQuestions, data: DeviceData | None, placement: Placement, fields: Fields, *, has_bans: bool
+) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
     if placement.mode not in ("resident", "sharded"):
         return None
+    if data is None:
+        return f"samples are those of {samples.location.datasets} datasets"
     if has_bans:
         return "places of banned samples are cleared in memory"
     if fields.slots:
@@ -119,4 +125,4 @@ def _why_not_gathered(dataset: Dataset, placement: Placement, fields: Fields, *,
         for name, conversion in fields.conversions.items():
             if not conversion.is_total:
                 return f"field {name} may hold values that are no {conversion.dtype}, which are looked for on the host"
-    return dataset._ungathered(fields.conversions)
+    return data.why_not_gathered(fields.conversions)

@@ -12,14 +12,14 @@ import batchloom._native as _native
 from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, load
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.schema import CollateOptions, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, LoaderError
 
 if TYPE_CHECKING:
     from batchloom.device.pipeline import Collator, Pipeline
     from batchloom.device.resident import Resident
-    from batchloom.device.transfer import Transfer
 
 # Bytes of a block that is copied to a device, least bytes of a block that is gathered there, and of an index table.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
@@ -35,10 +35,12 @@ SOUGHT = 40
 class OnDevice:
     """Batches that torch makes on a device, of blocks of the engine that are copied there."""
 
-    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement) -> None:
+    def __init__(
+        self, samples: DeliveryQuestions, data: DeviceData | None, request: PlacementRequest, placement: Placement
+    ) -> None:
         from batchloom.device.transfer import Transfer
 
-        self._dataset, self._request, self.placement = dataset, request, placement
+        self._samples, self._data, self._request, self.placement = samples, data, request, placement
         self._transfer = Transfer(load(DEVICE_FRAMEWORK).accelerator(placement.device))
 
     @property
@@ -47,7 +49,7 @@ class OnDevice:
         allocate = self._transfer.allocate
         if self.placement.mode == "streamed":
             return BlockOptions(STREAMED, (STREAMED, allocate), converts=True)
-        gathered, element = GATHERED, self._dataset._element_bytes()
+        gathered, element = GATHERED, None if self._data is None else self._data.element_bytes
         if self.placement.mode == "resident" and self._request.memory_limit is None:
             gathered = min(max(int(self._transfer.memory() * SHARE), GATHERED), MOST_GATHERED)
         if element is not None:
@@ -69,14 +71,14 @@ class OnDevice:
                 f'buffers is "static", but batches of field {schema.compressed[0].name} differ in their number of '
                 'entries; expected SparseRows(..., layout="dense"), or other buffers'
             )
-        if self._request.is_static and self._dataset._other_shapes:
+        if self._request.is_static and self._samples.other_shapes:
             raise ArgumentError(
-                f'buffers is "static", and {self._dataset._other_shapes}; expected tail="pad" or "drop", whose '
+                f'buffers is "static", and {self._samples.other_shapes}; expected tail="pad" or "drop", whose '
                 "batches have one shape, or other buffers"
             )
         self._schema, self._static = schema, StaticBuffers() if self._request.is_static else None
         self._options = options
-        self._source = _source(self._dataset, self._transfer, self.placement, schema, options)
+        self._source = self._source_of(schema, options)
 
     def pipeline(self, loader: _native.Loader) -> Pipeline:
         """Return the pipeline of one iteration: several may be under way."""
@@ -88,19 +90,47 @@ class OnDevice:
         """Return the batch at ``step`` of a plan of the loader, in memory of its own."""
         from batchloom.device.pipeline import Pipeline
 
-        self._dataset._check()
+        self._samples.check()
         source = self._source
         if self.placement.mode == "sharded":
             # Memory for the shards of this batch alone: iterations under way have theirs.
-            source = _source(self._dataset, self._transfer, self.placement, self._schema, self._options)
+            source = self._source_of(self._schema, self._options)
         pipeline = Pipeline(self._transfer, *source(loader), self._schema, self._request.copies, None)
         return pipeline.only(loader.form(plan, step), self._schema.keys)
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
-        batches = loader.device_batches(self.pipeline(loader), self._schema.keys, begin, self._dataset._check)
+        batches = loader.device_batches(self.pipeline(loader), self._schema.keys, begin, self._samples.check)
         _under_way.add(batches)
         return batches
+
+    def _source_of(
+        self, schema: Schema, options: CollateOptions
+    ) -> Callable[[_native.Loader], tuple[Resident, Collator]]:
+        """Return a function for the beginning of an iteration of a loader.
+
+        It returns the arrays on the device, and a collator for them.
+        """
+        from batchloom.device.formed import Formed
+        from batchloom.device.resident import Resident
+        from batchloom.device.shards import ShardBuffers, Shards
+
+        transfer, data, size = self._transfer, self._data, self.placement.shard_size
+        resident = Resident(transfer.device)
+        if self.placement.mode == "streamed":
+            return lambda loader: (resident, Formed(schema, options.conversions))
+        assert data is not None
+        if self.placement.mode == "sharded" and size is not None:
+            buffers = ShardBuffers(transfer.beside(), data.most_rows(min(size, len(self._samples))))
+
+            def begin(loader: _native.Loader) -> tuple[Resident, Collator]:
+                shards = Shards(buffers, data.row_ranges, lambda: loader.ranks[1])
+                return shards, data.collator(shards, options)
+
+            return begin
+        resident.bring(self._samples.location.all_arrays)
+        collator = data.collator(resident, options)
+        return lambda loader: (resident, collator)
 
     def copies(self) -> tuple[int, int]:
         """Return the number of copies to the device that are under way, and their bytes."""
@@ -110,8 +140,11 @@ class OnDevice:
 class LateOnDevice(OnDevice):
     """Batches on a device of samples that are made on demand: their fields are known with the first block."""
 
+    def __init__(self, samples: DeliveryQuestions, request: PlacementRequest, placement: Placement) -> None:
+        super().__init__(samples, None, request, placement)
+
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Prepare for batches whose schema the first block tells."""
+        """Prepare for batches with the schema of the first block."""
 
     @property
     def blocks(self) -> BlockOptions:
@@ -122,8 +155,8 @@ class LateOnDevice(OnDevice):
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         from batchloom.device.late_pipeline import LatePipeline
 
-        pipeline = LatePipeline(self._dataset._late_schema, self._pipeline_of)
-        batches = loader.device_batches(pipeline, None, begin, self._dataset._check)
+        pipeline = LatePipeline(self._samples.late_schema, self._pipeline_of)
+        batches = loader.device_batches(pipeline, None, begin, self._samples.check)
         _under_way.add(batches)
         return batches
 
@@ -131,8 +164,8 @@ class LateOnDevice(OnDevice):
         """Return the batch at ``step`` of a plan of the loader, in memory of its own."""
         from batchloom.device.late_pipeline import LatePipeline
 
-        self._dataset._check()
-        return LatePipeline(self._dataset._late_schema, self._pipeline_of).only(loader.form(plan, step))
+        self._samples.check()
+        return LatePipeline(self._samples.late_schema, self._pipeline_of).only(loader.form(plan, step))
 
     def _pipeline_of(self, schema: Schema) -> Pipeline:
         """Return the pipeline for batches of a schema."""
@@ -145,33 +178,6 @@ class LateOnDevice(OnDevice):
         static = StaticBuffers() if self._request.is_static else None
         resident = Resident(self._transfer.device)
         return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, static)
-
-
-def _source(
-    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions
-) -> Callable[[_native.Loader], tuple[Resident, Collator]]:
-    """Return a function for the beginning of an iteration of a loader.
-
-    It returns the arrays on the device, and a collator for them.
-    """
-    from batchloom.device.formed import Formed
-    from batchloom.device.resident import Resident
-    from batchloom.device.shards import ShardBuffers, Shards
-
-    resident, size = Resident(transfer.device), placement.shard_size
-    if placement.mode == "streamed":
-        return lambda loader: (resident, Formed(schema, options.conversions))
-    if placement.mode == "sharded" and size is not None:
-        buffers = ShardBuffers(transfer.beside(), dataset._most_rows(min(size, len(dataset))))
-
-        def begin(loader: _native.Loader) -> tuple[Resident, Collator]:
-            shards = Shards(buffers, dataset._row_ranges, lambda: loader.ranks[1])
-            return shards, dataset._collator(shards, options)
-
-        return begin
-    resident.bring((*dataset._arrays(), *dataset._beside()))
-    collator = dataset._collator(resident, options)
-    return lambda loader: (resident, collator)
 
 
 # Iterations whose workers may ask Python for memory.

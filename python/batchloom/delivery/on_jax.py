@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from batchloom.arrays.frameworks import PLACE_FRAMEWORK, load
 from batchloom.collate.schema import FieldViews, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.host import Host
 from batchloom.delivery.placement import JaxTarget, Placement, PlacementRequest
 from batchloom.errors import ArgumentError
@@ -20,10 +19,10 @@ class OnJax(Host):
     JAX copies a batch without waiting, from memory that stays as it is until the copy is over.
     """
 
-    def __init__(self, dataset: Dataset, request: PlacementRequest, target: JaxTarget) -> None:
+    def __init__(self, samples: DeliveryQuestions, request: PlacementRequest, target: JaxTarget) -> None:
         reason = "the engine forms batches in memory, and JAX takes them there"
         placement = Placement("streamed", str(target), request.needed, None, reason, request.shard_size)
-        super().__init__(dataset, request, placement)
+        super().__init__(samples, request, placement)
         self._target = target
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
@@ -82,6 +81,6 @@ def _fields(schema: Schema) -> dict[str, Any]:
 def _taken(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:
     """Return views whose arrays are taken to their place."""
     many, one = views.many, views.one
-    return replace(
-        views, many=lambda tensor: [take(array) for array in many(tensor)], one=lambda tensor: take(one(tensor))
+    return views._replace(
+        many=lambda tensor: [take(array) for array in many(tensor)], one=lambda tensor: take(one(tensor))
     )

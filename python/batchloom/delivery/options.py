@@ -1,4 +1,4 @@
-"""`DeliveryOptions`: the options of a loader that say where batches go, and what memory and threads it uses."""
+"""`DeliveryOptions`: where batches go, and the memory and the threads of a loader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DeliveryKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeliveryOptions:
-    """Options that say where batches go; a :class:`batchloom.DataLoader` takes them as keywords.
+    """Options about the place of batches; a :class:`batchloom.DataLoader` takes them as keywords.
 
     Attributes:
         device: The place of batches; ``None`` for the device of the data. A torch device: batches are then torch

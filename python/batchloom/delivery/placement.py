@@ -10,10 +10,10 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U64, integer
-from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, PLACE_FRAMEWORK, load, loaded
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.options import DeliveryOptions
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DeviceError
 
 _log = logging.getLogger("batchloom")
@@ -81,17 +81,17 @@ class PlacementRequest:
         DeviceError: The device does not exist, or data is on other devices.
     """
 
-    def __init__(self, dataset: Dataset, options: DeliveryOptions, shard_size: int | None) -> None:
+    def __init__(self, samples: DeliveryQuestions, options: DeliveryOptions, shard_size: int | None) -> None:
         device, output = options.device, options.output
         self.resident, self.output, self.memory_limit = options.resident, output, options.memory_limit
         self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
-        arrays = dataset._arrays()
-        # The arrays of samples that are made on demand are known with the first block.
-        self.frameworks = {output or field.framework for field in arrays} or {output or DEVICE_FRAMEWORK}
-        self._fields = (*arrays, *dataset._beside())
+        # Samples that are made on demand tell theirs later.
+        location = samples.location
+        self.frameworks = {output or field.framework for field in location.arrays} or {output or DEVICE_FRAMEWORK}
+        self._fields = location.all_arrays
         self.needed = sum(field.tensor.nbytes for field in self._fields)
-        there = _there(arrays)
+        there = location.device()
         self.is_there = there is not None
         self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
@@ -159,7 +159,7 @@ class PlacementRequest:
         return [name for name, is_asked in asked.items() if is_asked]
 
     def _facts(self, device: Any, needed: int) -> _native.PlacementRequest:
-        """Return the facts by which the engine decides about data of ``needed`` bytes."""
+        """Return the facts from which the engine decides about data of ``needed`` bytes."""
         free: int | None = None
         if self.device is not None and not self.is_there:
             free = load(DEVICE_FRAMEWORK).free_memory(self.device)
@@ -200,7 +200,7 @@ class PlacementRequest:
         return self._facts(self.device, self.needed).limit()
 
     def rows_at_once(self, needed: int, batch_size: int, batch_bytes: int, row_bytes: int) -> int | None:
-        """Return the most rows of views to move at once; ``None`` for all rows, 0 for those of one batch.
+        """Return the most rows of views to move at once; ``None`` for all rows, 0 for the rows of one batch.
 
         Args:
             needed: The bytes of all rows.
@@ -214,11 +214,12 @@ class PlacementRequest:
         """
         return self._facts(self.device, needed).rows_at_once(batch_size, min(batch_bytes, U64), row_bytes)
 
-    def decide(self, dataset: Dataset, unit: int | None) -> Placement:
+    def decide(self, samples: DeliveryQuestions, data: DeviceData | None, unit: int | None) -> Placement:
         """Decide about the placement of batches.
 
         Args:
-            dataset: The dataset to batch.
+            samples: The samples to batch.
+            data: Their data as a device gathers it; ``None`` where only the host forms batches.
             unit: The number of samples that shards hold a multiple of; ``None`` if the data of neighbouring samples is
                 not one range of rows.
 
@@ -228,12 +229,12 @@ class PlacementRequest:
         """
         device = self.on_device()
         if device is not None and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
-            if dataset._is_formed_without_torch:
+            if samples.is_formed_without_torch:
                 reason = "batches are not views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
             raise self._of_others()
         facts = self._facts(device, self.needed)
-        mode, reason, limit, shard_size = facts.decide(len(dataset), unit, partial(_shard_bytes, dataset))
+        mode, reason, limit, shard_size = facts.decide(len(samples), unit, partial(_shard_bytes, data))
         if device is None:
             return Placement(mode, "cpu", self.needed, limit, reason, shard_size)
         placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
@@ -260,27 +261,9 @@ class PlacementRequest:
         )
 
 
-def _shard_bytes(dataset: Dataset, samples: int) -> int:
-    """Return the most bytes that a shard of ``samples`` samples takes."""
-    return sum(rows * field.row_bytes for field, rows in dataset._most_rows(samples))
-
-
-def _there(fields: tuple[Field, ...]) -> Any:
-    """Return the device of all fields; ``None`` for the CPU.
-
-    Raises:
-        DeviceError: Fields are on several devices.
-    """
-    if not fields:
-        return None
-    first = fields[0]
-    for field in fields:
-        if field.device != first.device:
-            raise DeviceError(
-                f"field {field.label} is on {field.device or 'cpu'}, field {first.label} on {first.device or 'cpu'}; "
-                "expected all on one device: move them with .to()"
-            )
-    return first.device
+def _shard_bytes(data: DeviceData | None, samples: int) -> int:
+    """Return the most bytes that a shard of ``samples`` samples takes; 0 where there are no shards."""
+    return 0 if data is None else sum(rows * field.row_bytes for field, rows in data.most_rows(samples))
 
 
 def _device(device: Any) -> Any:

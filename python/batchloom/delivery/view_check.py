@@ -52,7 +52,7 @@ class CheckedWindowViews(WindowViews):
         return Watch(covered, shared, row, place, numbers)
 
     def error(self, watch: Watch) -> DataError | None:
-        """Return the error of a batch of which some bytes were changed; ``None`` if it was not written to."""
+        """Return the error of a batch that was written to; ``None`` if its bytes are unchanged."""
         step, epoch = watch.place
         for name, guarded in watch.shared.items():
             if guarded.changed().any():

@@ -173,7 +173,7 @@ class WindowViews:
         self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
-        """Return the most rows to move at once; ``None`` for all rows, 0 for those of one batch."""
+        """Return the most rows to move at once; ``None`` for all rows, 0 for the rows of one batch."""
         batch = self.cover(0, batch_size)[1] * self._row_bytes
         return request.rows_at_once(self._rows * self._row_bytes, batch_size, batch, self._row_bytes)
 
@@ -260,7 +260,7 @@ class WindowViews:
             release(field)
 
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
-        """Return windows of neighbours, whose rows are in ``loaded``."""
+        """Return windows of neighbours; their rows are in ``loaded``."""
         found = loaded.slice(row, samples, self._stride)
         found += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
         if self._source.looked_up:

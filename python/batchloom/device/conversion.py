@@ -31,7 +31,7 @@ class DeviceConversion:
 
         Args:
             values: The values as they are stored.
-            before: The number of dimensions that come before those of a sample.
+            before: The number of dimensions before the dimensions of a sample.
         """
         wide = to_int64(values) if values.dtype in (torch.uint16, torch.uint32) else values
         if self._conversion.scale is None:
@@ -41,7 +41,7 @@ class DeviceConversion:
         return ((wide.to(self._real) * scale - mean) / std).to(self.dtype)
 
     def require(self, values: torch.Tensor) -> None:
-        """Raise if a value of an array is none of the type of batches: one look at all, in parts.
+        """Raise if the type of batches cannot hold a value of an array: one look at all values, in parts.
 
         Raises:
             DataError: A value is refused; the message names its row.

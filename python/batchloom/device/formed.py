@@ -17,7 +17,7 @@ class Formed:
 
     Args:
         schema: The fields of a batch.
-        conversions: The conversions of fields that come as they are stored.
+        conversions: The conversions of fields that are copied as they are stored.
     """
 
     def __init__(self, schema: Schema, conversions: dict[str, _native.Conversion]) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline of batches whose fields are known with the first block: those of samples that are made on demand."""
+"""The pipeline of batches of samples that are made on demand: their fields are known with the first block."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class ShardBuffers:
     """Memory on a device for the shards of a loader: for two, however far the CPU runs ahead.
 
     Attributes:
-        transfer: The transfer for all copies, which come one after the other, also to the same buffer.
+        transfer: The transfer for all copies, which follow each other, also to the same buffer.
 
     Args:
         most: For each array that shards need, the most rows of a shard.

@@ -47,12 +47,12 @@ class Transfer:
         finalize(self, _finish_all, self._pending, self._process)
 
     def beside(self) -> Transfer:
-        """Return another transfer to the same device, with a stream of its own."""
+        """Return another transfer to the same device, with another stream."""
         self._others.append(type(self)(self.device))
         return self._others[-1]
 
     def under_way(self) -> tuple[int, int]:
-        """Return the number of copies that are under way, those of transfers beside this one included, and their bytes.
+        """Return the number of copies that are under way, on every transfer to this device, and their bytes.
 
         Takes no lock and waits for nothing, so that any thread may ask. Copies that are made at once are over, and a
         forked child has none.
@@ -69,7 +69,7 @@ class Transfer:
         return self._streams is not None
 
     def memory(self) -> int:
-        """Return the bytes of all memory of the device; 0 where the device does not tell."""
+        """Return the bytes of all memory of the device; 0 where the device does not report them."""
         tell = getattr(self._streams, "mem_get_info", None)
         return 0 if tell is None else int(tell(self.device)[1])
 
@@ -130,7 +130,7 @@ class Transfer:
             return self.copy(host, into, after)
 
     def empty(self, like: torch.Tensor, rows: int) -> torch.Tensor:
-        """Return memory on the device for so many rows of an array, to copy into."""
+        """Return memory on the device for a number of rows of an array, to copy into."""
         with self._beside():
             return torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=self.device)
 
@@ -149,7 +149,7 @@ class Transfer:
         return events
 
     def _beside(self) -> Any:
-        """Return a context in which the current stream is that of the copies."""
+        """Return a context that makes the stream of the copies current."""
         if self._streams is None:
             return nullcontext()
         if self._stream is None:

@@ -16,7 +16,8 @@ from typing import Any, overload
 from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError, many
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
-from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.inside import skip
+from batchloom.loader.interleave import LOADERS, Interleaved, is_between_epochs, is_under_way, latest_step
 from batchloom.loader.loader import DataLoader
 from batchloom.plan.plan import Plan
 
@@ -50,17 +51,17 @@ def prepare(accelerator: accelerate.Accelerator, /, *loaders: DataLoader | Inter
 
 
 def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_batches: int = 0) -> Any:
-    """Move ``loader`` past the first batches of the epoch that comes next, and return it.
+    """Move ``loader`` past the first batches of the next epoch, and return it.
 
     Nothing is read or formed for batches that are skipped. A loader whose state was loaded stands at its place already:
-    to skip as many batches again is an error.
+    skipping the same batches again is an error.
 
     Raises:
         RangeError: The epoch has fewer batches.
         StateError: The loader stands elsewhere in its epoch.
     """
     inner: Any = loader.loader if isinstance(loader, PreparedLoader) else loader
-    is_left = isinstance(inner, Interleaved) and inner._iteration is not None
+    is_left = isinstance(inner, Interleaved) and is_under_way(inner)
     length, taken = len(inner), 0 if is_left else len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
@@ -74,7 +75,7 @@ def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_ba
             f"none, or {taken}, found {num_batches}"
         )
     if taken == 0 and num_batches:
-        inner._skip(num_batches)
+        skip(inner, num_batches)
     return loader
 
 
@@ -110,10 +111,10 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
             self.end()
 
     def counted(self) -> tuple[list[int], list[int]]:
-        """Return the number of rows of the present step on each rank, and how many of them count, which come first.
+        """Return the number of rows of the present step on each rank, and how many of the first rows count.
 
         Raises:
-            ArgumentError: Batches are repeated, and nothing says which.
+            ArgumentError: Batches are repeated, and it is not known which.
         """
         if self._step is None:
             raise LoaderError("no batch was taken yet; expected gather_for_metrics() in a loop over the loader")
@@ -135,7 +136,7 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
 
     @property
     def dataset(self) -> Any:
-        """The dataset of the loader; of loaders that take turns, those of all, by name."""
+        """The dataset of the loader; for loaders that take turns, a dict of datasets by name."""
         if isinstance(self.loader, Interleaved):
             return {name: loader.dataset for name, loader in self.loader.loaders.items()}
         return self.loader.dataset
@@ -172,7 +173,7 @@ def _steps(loader: DataLoader | Interleaved) -> Iterator[tuple[Any, tuple[Plan, 
     """Yield each batch of an epoch, the plan that it is of with its step there, and whether it is the last one."""
     if isinstance(loader, Interleaved):
         for batch in loader:
-            yield batch, loader._latest_step(), loader._is_between_epochs
+            yield batch, latest_step(loader), is_between_epochs(loader)
         return
     plan = loader.plan()
     for step, batch in enumerate(loader):
@@ -201,7 +202,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
 
 
 def refuse_short(loader: DataLoader | Interleaved) -> None:
-    """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
+    """Refuse a loader with fewer steps on some processes: the other processes would wait in collectives."""
     parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
     if loader.world_size > 1 and any(part.plan().options.uneven == "short" for part in parts):
         raise ArgumentError(
@@ -212,7 +213,7 @@ def refuse_short(loader: DataLoader | Interleaved) -> None:
 
 def _teach(accelerator: accelerate.Accelerator) -> None:
     """Let the methods of ``accelerator`` that take torch's loaders apart take loaders of batchloom."""
-    if getattr(accelerator, "_takes_batchloom", False):
+    if getattr(accelerator, "takes_batchloom", False):
         return
     skip_others, gather_others = accelerator.skip_first_batches, accelerator.gather_for_metrics
 
@@ -228,7 +229,7 @@ def _teach(accelerator: accelerate.Accelerator) -> None:
 
     accelerator.skip_first_batches = skip
     accelerator.gather_for_metrics = gather_for_metrics
-    accelerator._takes_batchloom = True
+    accelerator.takes_batchloom = True
 
 
 def _gather(

@@ -3,7 +3,7 @@
     model = NHiTSModel(96, 24, pl_trainer_kwargs={"callbacks": [WindowBatches()]})
     model.fit(series, past_covariates=covariates, val_series=later)
 
-The windows are those of the training dataset that darts makes, or that is given to ``fit_from_dataset``: with
+The windows are the windows of the training dataset that darts makes, or that ``fit_from_dataset`` gets: with
 covariates, static covariates and weights, every one as often in an epoch as it is there.
 """
 
@@ -71,7 +71,7 @@ def window_loader(
     Args:
         dataset: The dataset.
         batch_size: The samples in a batch.
-        shuffle: If ``True``, samples come in random order.
+        shuffle: If ``True``, samples are in random order.
         options: More arguments of :class:`batchloom.DataLoader`.
 
     Raises:
@@ -122,7 +122,7 @@ class _Cut:
         input: The first step of the input, and its end, from the beginning of a window on.
         output: The same of the output.
         counts: The windows of each series.
-        first: The step at which the first window of each series begins that comes in an epoch.
+        first: The first step of the first window of each series in an epoch.
         last: The step at which its last window begins.
     """
 
@@ -154,7 +154,7 @@ class _Cut:
         self.first: Array = self.last - (numpy.minimum(self.counts, self._most) - 1) * dataset.stride
 
     def chosen(self) -> Array | None:
-        """Return the windows of an epoch by number, as many of each series; ``None`` for every window once.
+        """Return the numbers of the windows of an epoch, equally many a series; ``None`` for every window once.
 
         Those are the last ones of each series, and of a series with fewer they repeat.
         """

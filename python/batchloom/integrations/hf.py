@@ -4,7 +4,7 @@
         def get_train_dataloader(self):
             return bl.DataLoader(dataset, batch_size=8, shuffle=True)
 
-The trainer reckons the place in an epoch from the number of steps, and skips so many batches of a loader of torch's.
+The trainer computes the place in an epoch from the number of steps, and skips these batches of a torch loader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from batchloom.errors import ArgumentError, StateError, many
 from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
-from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.interleave import LOADERS, Interleaved, lengths
 from batchloom.loader.loader import DataLoader
 
 require("transformers", "5.0")
@@ -42,11 +42,11 @@ class TrainerMixin:
     ``get_train_dataloader`` and ``get_eval_dataloader`` of the class return a loader of batchloom, or ``train_dataset``
     and ``eval_dataset`` are one. Each process makes the same loader. Then
 
-    - ``train(resume_from_checkpoint=...)`` goes on with the batch after the checkpoint, on any number of processes;
+    - ``train(resume_from_checkpoint=...)`` continues with the batch after the checkpoint, on any number of processes;
     - evaluation and prediction count each sample once, on any number of processes;
     - batches lose what the loader adds to them, as ``index``, unless the model's ``forward`` names it.
 
-    Loaders of others work as without the mixin.
+    Other loaders work as without the mixin.
     """
 
     _loader: DataLoader | Interleaved | None = None
@@ -84,7 +84,7 @@ class TrainerMixin:
         loader = self._loader
         assert loader is not None
         if isinstance(loader, Interleaved):
-            return next(islice(loader._lengths(), epoch, None))
+            return next(islice(lengths(loader), epoch, None))
         is_sharded = loader.plan().options.shard_size is not None
         is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and not is_sharded
         return len(loader) if is_constant else len(loader.plan(epoch))
@@ -95,7 +95,7 @@ class TrainerMixin:
         return -(-self._batches(epoch) // accumulated)
 
     def _steps_before(self, epochs: float) -> int:
-        """Return the number of optimizer steps of the first epochs, of the last of which it may be a part."""
+        """Return the number of optimizer steps of the first epochs; the last one may be a part of an epoch."""
         whole = int(epochs)
         return sum(map(self._steps, range(whole))) + math.ceil((epochs - whole) * self._steps(whole))
 

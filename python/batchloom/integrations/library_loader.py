@@ -1,11 +1,12 @@
-"""A loader whose batches have the form that another library reads: what the forecasting libraries have in common.
+"""A loader with batches in the form of another library: the common part of the forecasting libraries.
 
-The order, the epochs, the states and the ranks are those of a ``DataLoader``. What such libraries want beside the steps
+The order, the epochs, the states and the ranks work as in a ``DataLoader``. What such libraries want beside the steps
 of a window (the values of its series, its group, its time) follows from the numbers of the samples, which the plan has.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, SupportsIndex
 
@@ -63,7 +64,7 @@ class LibraryLoader(DataLoader[Any]):
         return self._form(super().replay(epoch, step), numpy.asarray(self.plan(epoch)[step]))
 
 
-class LoaderCallback:
+class LoaderCallback(ABC):
     """The part of a trainer's callback that gives a model the batches of our loaders.
 
     A class derives from it and from the callback of its trainer, and names the class of the data module of its library.
@@ -87,9 +88,9 @@ class LoaderCallback:
             )
         self.replace_loaders(data, pl_module)
 
+    @abstractmethod
     def replace_loaders(self, data: Any, model: Any) -> None:
         """Make loaders of the datasets of a data module, and put them in the places of the loaders that it made."""
-        raise NotImplementedError
 
 
 class SeriesOfSamples:

@@ -1,4 +1,4 @@
-"""Lightning: a callback for runs whose epochs or number of ranks change.
+"""Lightning: a callback for runs with epochs of different lengths, or another number of ranks at a resume.
 
 A loader passed to ``Trainer.fit`` needs nothing from here: Lightning saves its state in every checkpoint and loads it.
 Lightning also counts the batches of an epoch itself, in steps of a rank. With another number of ranks that count is no
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchloom.integrations.claim import claim, release
-from batchloom.integrations.lightning_counters import epoch_length
+from batchloom.integrations.lightning_counters import combined_of, epoch_length, mode_of
 from batchloom.integrations.requirement import RequirementError, require
 from batchloom.loader.interleave import LOADERS
 
@@ -25,7 +25,7 @@ else:
 
 
 class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
-    """Keeps Lightning's count of batches that of the loader.
+    """Keeps Lightning's count of batches equal to the loader's.
 
     Lightning takes the number of batches of the first epoch for that of all, and its place in an epoch for a number of
     steps that each rank took. The callback restates the first for rules that make another number of batches in each
@@ -55,7 +55,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         current = progress.current
         # At the last batch, the epoch is over, whatever number its batches had.
         is_over = progress.is_last_batch
-        taken = int(trainer.num_training_batches) if is_over else _taken(fit._combined_loader, loaders)
+        taken = int(trainer.num_training_batches) if is_over else _taken(combined_of(fit), loaders)
         # A checkpoint of the end of a batch was saved before that batch was counted as completed.
         behind = current.ready - current.completed
         current.ready = current.started = current.processed = taken
@@ -67,7 +67,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
 
     def _restate_length(self, trainer: Any) -> None:
         fit = trainer.fit_loop
-        combined, loaders = fit._combined_loader, _loaders(trainer)
+        combined, loaders = combined_of(fit), _loaders(trainer)
         if not loaders:
             return
         limit = trainer.limit_train_batches
@@ -77,8 +77,8 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
                 whole = len(loader)
                 limits[place] = min(whole, limit) if isinstance(limit, int) else int(whole * limit)
         combined.limits = limits
-        if combined._iterator is not None:
-            combined._iterator.limits = limits
+        if (iterator := combined._iterator) is not None:
+            iterator.limits = limits
         fit.max_batches = fit._data_fetcher.length = epoch_length(combined, limits)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
@@ -93,7 +93,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
 
 def _taken(combined: Any, loaders: list[Any]) -> int:
     """Return the batches that were taken in the epoch under way: by the loader with which the epoch ends."""
-    choose = min if combined._mode == "min_size" else max
+    choose = min if mode_of(combined) == "min_size" else max
     last = choose(loaders, key=len)
     taken: int = len(last) - last.remaining
     return taken
@@ -101,5 +101,5 @@ def _taken(combined: Any, loaders: list[Any]) -> int:
 
 def _loaders(trainer: Any) -> list[Any]:
     """Return the training loaders of a trainer that are batchloom's."""
-    combined = trainer.fit_loop._combined_loader
+    combined = combined_of(trainer.fit_loop)
     return [] if combined is None else [loader for loader in combined.flattened if isinstance(loader, LOADERS)]

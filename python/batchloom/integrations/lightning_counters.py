@@ -1,4 +1,4 @@
-"""Lightning's own count of batches, which has to agree with that of a loader: the watcher of Lightning.
+"""The watcher of Lightning: compares Lightning's count of batches with the place of a loader.
 
 Lightning counts the batches of an epoch itself, in steps of a rank, and takes the length of the first epoch for that of
 all. Where that is not so it would leave batches out in silence. It loads no states of loaders from the checkpoint of an
@@ -33,7 +33,7 @@ def check_place(loader: Any, place: Callable[[], Standing]) -> None:
     fit = _caller("_load_combined_loader_states", "epoch_loop")
     if fit is None or _is_restated(fit) or not _holds(fit, loader):
         return
-    combined, progress = fit._combined_loader, fit.epoch_loop.batch_progress
+    combined, progress = combined_of(fit), fit.epoch_loop.batch_progress
     length, remaining, is_resized = place()
     if len(combined.flattened) == 1:
         # Lightning asked for the length before it loaded the state.
@@ -64,7 +64,7 @@ def is_over(loader: Any, place: Callable[[], Standing]) -> bool:
         place: Returns where it stands.
     """
     fit = _caller("_load_combined_loader_states", "epoch_loop")
-    if fit is None or not _holds(fit, loader) or fit._combined_loader._mode != "max_size":
+    if fit is None or not _holds(fit, loader) or mode_of(combined_of(fit)) != "max_size":
         return False
     progress, standing = fit.epoch_loop.batch_progress, place()
     is_between = standing.remaining == standing.length
@@ -75,20 +75,20 @@ def restore(loader: Any) -> None:
     """Load the states of loaders that Lightning has read and left alone, as those of a checkpoint of an epoch's end.
 
     Args:
-        loader: The loader that Lightning tells an epoch.
+        loader: The loader that Lightning calls ``set_epoch`` of.
     """
     fit = _caller("on_advance_start", "epoch_loop")
     if fit is None or not fit._combined_loader_states_to_load or not _holds(fit, loader):
         return
     states, fit._combined_loader_states_to_load = fit._combined_loader_states_to_load, []
-    stateful = [each for each in fit._combined_loader.flattened if isinstance(each, _Stateful)]
+    stateful = [each for each in combined_of(fit).flattened if isinstance(each, _Stateful)]
     for each, state in zip(stateful, states, strict=True):
         if isinstance(each, LOADERS):
             each.load_state_dict(state)
 
 
 def check_length(loader: Any, length: Callable[[], int]) -> None:
-    """Refuse an epoch of another length than that of the Lightning loop that begins it, if one does.
+    """Refuse an epoch if the Lightning loop that begins it expects another length.
 
     Args:
         loader: The loader.
@@ -105,7 +105,7 @@ def check_length(loader: Any, length: Callable[[], int]) -> None:
     limit = loop.trainer.limit_train_batches
     if limit != 1.0 or isinstance(limit, int):
         return
-    combined = fit._combined_loader
+    combined = combined_of(fit)
     lengths = [
         length() if each is loader else len(each) if isinstance(each, LOADERS) else most
         for each, most in zip(combined.flattened, combined.limits, strict=True)
@@ -119,14 +119,25 @@ def check_length(loader: Any, length: Callable[[], int]) -> None:
         )
 
 
+def combined_of(fit: Any) -> Any:
+    """Return the ``CombinedLoader`` of a loop of Lightning's; ``None`` before it has one."""
+    return fit._combined_loader
+
+
+def mode_of(combined: Any) -> str:
+    """Return the mode of a ``CombinedLoader``: how its loaders end an epoch."""
+    mode: str = combined._mode
+    return mode
+
+
 def epoch_length(combined: Any, lengths: list[Any]) -> Any:
     """Return the batches of an epoch of a ``CombinedLoader``, whose loaders have epochs of these lengths."""
-    return min(lengths) if combined._mode == "min_size" else max(lengths)
+    return min(lengths) if mode_of(combined) == "min_size" else max(lengths)
 
 
 def _holds(fit: Any, loader: Any) -> bool:
     """Return whether a loop iterates over a loader itself, not over one that holds it."""
-    combined = fit._combined_loader
+    combined = combined_of(fit)
     return combined is not None and any(each is loader for each in combined.flattened)
 
 
@@ -144,7 +155,7 @@ def _is_restated(fit: Any) -> bool:
 
 
 def _caller(function: str, attribute: str) -> Any:
-    """Return the object whose method is among the callers, if it has an attribute."""
+    """Return the first object with an attribute among the owners of the calling methods."""
     frame = sys._getframe(2)
     for _ in range(MOST_CALLS):
         if frame.f_back is None:

@@ -42,7 +42,7 @@ class WindowBatches(LoaderCallback, Callback):  # type: ignore[misc, unused-igno
 
     Args:
         batch_size: The windows in a batch; ``None`` for ``windows_batch_size`` of the model.
-        shuffle: If ``True``, windows come in random order.
+        shuffle: If ``True``, windows are in random order.
         options: More arguments of :class:`batchloom.DataLoader`, as ``seed``, ``drop_last`` and ``num_threads``.
     """
 
@@ -97,7 +97,7 @@ def window_loader(
         model: The model, with the sizes of its validation and test parts.
         dataset: The series; the windows are cut from them, not from a copy.
         batch_size: The windows in a batch; ``None`` for ``windows_batch_size`` of the model.
-        shuffle: If ``True``, windows come in random order.
+        shuffle: If ``True``, windows are in random order.
         options: More arguments of :class:`batchloom.DataLoader`.
 
     Raises:
@@ -226,7 +226,7 @@ def _pieces(dataset: TimeSeriesDataset, wanted: _Wanted) -> list[_Piece]:
 
 
 def _room(dataset: TimeSeriesDataset, wanted: _Wanted) -> Array:
-    """Return the zeros before each series: those of the model, and as many as the longest series has more steps."""
+    """Return the zeros before each series: the model's, plus the steps that it lacks to the longest series."""
     found: Array = wanted.before + dataset.max_size - numpy.diff(dataset.indptr).astype(numpy.int64)
     return found
 

@@ -3,7 +3,7 @@
     training = TimeSeriesDataSet(frame, "day", "sales", ["shop"], max_encoder_length=96, max_prediction_length=24)
     trainer.fit(model, window_loader(training, batch_size=128))
 
-The dataset reads the frame, encodes its columns and says which windows there are. Its arrays are borrowed, not copied.
+The dataset reads the frame, encodes its columns and lists the windows. Its arrays are borrowed, not copied.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def window_loader(
 ) -> LibraryLoader:
     """Return a loader of the windows of a dataset, in place of ``dataset.to_dataloader(train, batch_size)``.
 
-    Batches are those of PyTorch Forecasting: a dict with ``encoder_cont``, ``decoder_cat``, ``target_scale`` and so on,
+    A batch has the form of PyTorch Forecasting: a dict with ``encoder_cont``, ``target_scale`` and more,
     and the tuple of targets and weights. Sample ``i`` of the loader is sample ``i`` of the dataset. No window is
     dropped, unless ``drop_last=True``.
 
     Args:
-        dataset: The dataset, whose windows have ``max_encoder_length`` and ``max_prediction_length`` steps.
+        dataset: The dataset; its windows have ``max_encoder_length`` and ``max_prediction_length`` steps.
         batch_size: The windows in a batch.
-        train: If ``True``, windows come in random order.
+        train: If ``True``, windows are in random order.
         options: More arguments of :class:`batchloom.DataLoader`.
 
     Raises:
@@ -93,7 +93,7 @@ def _require_plain(dataset: TimeSeriesDataSet) -> None:
 
 
 def _require_steps(dataset: TimeSeriesDataSet, first: int) -> None:
-    """Check the steps of some windows, of which ``first`` is the first.
+    """Check the steps of some windows; ``first`` is the number of the first one.
 
     Raises:
         ArgumentError: They have too few or too many.
@@ -168,7 +168,7 @@ class _Form:
         return x, (y, batch.get("weight"))
 
     def _mark(self, past: torch.Tensor, future: torch.Tensor) -> None:
-        """Write the columns that say where a step is in its window."""
+        """Write the columns with the place of each step in its window."""
         dataset, (encoder, decoder) = self._dataset, self._lengths
         if dataset.add_relative_time_idx:
             column = dataset.reals.index("relative_time_idx")

@@ -8,7 +8,7 @@
 
 The set is materialised: Ray joins its blocks to one Arrow table in the object store, where no process of ours holds a
 copy. The workers of a machine map that memory; nothing goes through the driver. In Ray Train a loader needs nothing
-else: each worker makes its own, and its rank is that of the worker.
+else: each worker makes its own loader, with the rank of the worker.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def materialize(dataset: Any) -> Blocks:
 def from_ray(data: Any) -> TensorDataset | SequenceDataset:
     """Return the dataset of a set of Ray Data, or of what :func:`materialize` returned.
 
-    Columns of numbers and of arrays of one shape become a ``TensorDataset``, whose batches are dicts. If there are
-    columns of lists, they become a ``SequenceDataset``. Its memory is that of the object store, read-only.
+    Columns of numbers and of arrays of one shape become a ``TensorDataset`` with dicts as batches. If there are
+    columns of lists, they become a ``SequenceDataset``. Its memory is the object store, read-only.
 
     Raises:
         DataError: A column is neither, or holds missing values.

@@ -56,12 +56,12 @@ class BatchOrder:
 
     @property
     def neighbours(self) -> str:
-        """The order as far as batches are runs of neighbours: samples that are drawn or grouped are none."""
+        """The order, if batches are runs of neighbours; "samples" if samples are drawn or grouped."""
         return self.shuffle if self.options.keeps_neighbours else "samples"
 
     @property
     def clears_places(self) -> bool:
-        """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
+        """``True`` if samples are banned: their places are cleared in memory, not on a device."""
         return bool(self.options.ban)
 
     @property

@@ -1,6 +1,6 @@
-"""The epochs that a caller counts, beside those of a loader: the one rule by which ``set_epoch`` is understood.
+"""The epochs that a caller counts, beside the epochs of a loader: one rule for every ``set_epoch``.
 
-A trainer counts its own epochs, and tells loaders the number of each. A loader counts its passes over the data. The two
+A trainer counts its epochs, and passes the number of each to loaders. A loader counts its passes over the data. The two
 agree until a loader goes round more than once in an epoch of the trainer, or until a trainer counts anew after a state
 was loaded. This class remembers which epoch of the loader each number began with, so that a number is never taken for
 another pass. ``docs/trainers/README.md`` states the rule for users.
@@ -37,7 +37,7 @@ class EpochCount:
             is_rest: ``True`` if that is the rest of an epoch, of which batches were taken.
 
         Raises:
-            LoaderError: The caller goes back to a number whose first epoch is not known.
+            LoaderError: The caller returns to a number, and the loader does not know the epoch that began with it.
         """
         target = self._target(number, upcoming, is_rest)
         first = self._firsts[self._number] if target is None and self._number is not None else target

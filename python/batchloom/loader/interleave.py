@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from batchloom.arguments import U64, choice, integer, used, weight
 from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.inside import engine_loader, go_on, skip
 from batchloom.loader.loader import DataLoader
 from batchloom.loader.watchers import Standing, watchers
 from batchloom.plan.plan import Plan
@@ -54,11 +55,11 @@ class Turns(NamedTuple):
 
 
 class Interleaved:
-    """Loaders whose batches take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
+    """Loaders that take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
 
-    Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of the one of a state that was
-    loaded. One state says what was taken of each loader. Loaders go from epoch to epoch by themselves, in their own
-    time: an epoch begins where the one before it ends, also if that was left in the middle.
+    Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of an epoch after a state was
+    loaded. One state holds the place of each loader. Each loader counts its own epochs: when one ends, the next one
+    begins, also in the middle of an epoch of the whole run.
     """
 
     def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
@@ -197,7 +198,7 @@ class Interleaved:
             left = [whole - taken for whole, taken in zip(self._whole(), self._turns.taken, strict=True)]
             self._leave()
             for loader, batches in zip(self._loaders.values(), left, strict=True):
-                loader._skip(batches)
+                skip(loader, batches)
             self._begin_next()
             self._note_origin()
 
@@ -207,11 +208,11 @@ class Interleaved:
         return self._iteration is None and not any(self._turns.taken)
 
     def _note_origin(self) -> None:
-        """Remember where the loaders stand, if this is the start of the first epoch of which that is known."""
+        """Remember where the loaders stand, if no earlier start of an epoch is known."""
         if self._origin is None and self._is_between_epochs:
             for place, loader in enumerate(self._loaders.values()):
                 if place not in self._batches:
-                    loader._go_on()
+                    go_on(loader)
             self._origin = self.epoch, [loader.state_dict() for loader in self._loaders.values()]
 
     def _skip(self, batches: int) -> None:
@@ -223,19 +224,19 @@ class Interleaved:
         for _ in range(batches):
             place = self._next()
             loader = self._loaders[self._names[place]]
-            loader._skip(1)
+            skip(loader, 1)
             self._turns = self._turns.after(place)
-            if not loader._native.is_rest:
+            if not engine_loader(loader).is_rest:
                 self._turns = self._turns.at_end_of(place)
 
     def _leave(self) -> None:
-        """Leave the iterations of the loaders: what is left of their epochs comes next."""
+        """Leave the iterations of the loaders; the next iterations are the rest of their epochs."""
         self._batches.clear()
         for loader in self._loaders.values():
-            loader._go_on()
+            go_on(loader)
 
     def _next(self) -> int:
-        """Return the loader that is due: the one that has had least, in relation to its weight."""
+        """Return the loader that is due: it has had the fewest batches, divided by its weight."""
         _, taken, ended = self._turns
         rests = ended if self._when_exhausted == "renormalise" else ()
         open_ = [place for place, weight in enumerate(self._weights) if weight > 0 and place not in rests]
@@ -245,7 +246,7 @@ class Interleaved:
         """Take a batch of a loader, and note the end of its epoch."""
         loader = self._loaders[self._names[place]]
         if place not in self._batches:
-            loader._go_on()
+            go_on(loader)
             self._plans[place] = loader.plan()
             self._batches[place] = iter(loader)
         batch = next(self._batches[place])
@@ -260,7 +261,7 @@ class Interleaved:
         """Return the plan that the latest batch is of, and its step there."""
         assert self._before is not None
         _, place = self._before
-        return self._plans[place], self._loaders[self._names[place]]._native.handed_over - 1
+        return self._plans[place], engine_loader(self._loaders[self._names[place]]).handed_over - 1
 
     def _ends(self) -> bool:
         ended = self._turns.ended
@@ -271,14 +272,14 @@ class Interleaved:
         left = []
         for place, loader in enumerate(self._loaders.values()):
             if place not in self._batches:
-                loader._go_on()
+                go_on(loader)
             left.append(loader.remaining)
         return self._shares(self._turns.taken, left, self._drawn - self._turns.ended)
 
     def _shares(self, taken: Sequence[int], left: list[int], open_: set[int]) -> list[int]:
-        """Return the batches of each loader in an epoch, of which some were taken, and ``left`` remain of its own.
+        """Return the batches of each loader in an epoch: the batches taken, and ``left`` batches of its own epoch.
 
-        Loaders that are ``open_`` did not come to the end of their own in it.
+        Loaders that are ``open_`` did not reach the end of their own epoch in it.
         """
         if self._when_exhausted == "renormalise":
             return [have + left[place] if place in open_ else have for place, have in enumerate(taken)]
@@ -333,7 +334,7 @@ class Interleaved:
 
         Args:
             batches: The number of batches that were used of the latest iteration: all, or all but the last one (-1),
-                for loops that ask for a batch ahead of its use. ``None`` for all that were handed over.
+                for loops that take a batch ahead of its use. ``None`` for all that were handed over.
 
         Raises:
             ArgumentError: The iteration handed over fewer batches, or more than one waits.
@@ -461,24 +462,26 @@ LOADERS = (DataLoader, Interleaved)
 
 
 def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "stop") -> Interleaved:
-    """Return one run of several loaders, whose batches take turns by weight.
+    """Return one run of several loaders that take turns by weight.
 
-    Datasets of one kind are better put into a :class:`batchloom.Mixture`, whose batches may hold samples of several.
+    Datasets of one kind are better put into a :class:`batchloom.Mixture`: a batch may then hold samples of several.
     Here each batch is of one loader, with its own rule, fields and device::
 
         run = bl.interleave({"images": images, "captions": captions}, weights={"images": 3, "captions": 1})
         for name, batch in run:
             ...
 
-    The next batch is always of the loader that has had least, in relation to its weight, so that shares hold at every
-    place, to one batch. Turns are the same on every rank.
+    The next batch is of the loader with the fewest batches so far, divided by its weight. Shares therefore hold at
+    every place, to one batch. Turns are the same on every rank.
 
     Args:
-        loaders: Loaders by name, or a list of them, whose names are then 0, 1 and so on.
-        weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal ones. 0 leaves one out.
-        when_exhausted: The end of an epoch: ``"stop"`` when one loader came to the end of its own (the others go on
-            where they stopped in the next one), ``"repeat"`` when all did at least once, ``"renormalise"`` when all did
-            once, where those that did leave their share to the others.
+        loaders: Loaders by name, or a list of loaders, named 0, 1 and so on.
+        weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal weights. A loader of
+            weight 0 is left out.
+        when_exhausted: The end of an epoch: ``"stop"`` when the epoch of one loader ends (the next epoch continues the
+            epochs of the other loaders), ``"repeat"`` when the epoch of every loader has ended at least once,
+            ``"renormalise"`` when every loader has ended its epoch once, and the remaining loaders share the weight of
+            a loader that ended.
 
     Raises:
         ArgumentError: There are no loaders, one is given twice, or weights are not one for each of them.
@@ -520,7 +523,7 @@ def _exact(number: Any) -> Fraction:
 
 
 def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
-    """Return a list in a state, which has an entry for each loader if ``count`` says how many there are."""
+    """Return a list in a state, with an entry for each loader if ``count`` is the number of loaders."""
     found = state.get(key)
     if not isinstance(found, list | tuple):
         raise StateError(f"the state is damaged: {key} is {found!r:.80}; expected a list")
@@ -539,3 +542,23 @@ def _integer(key: str, value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise StateError(f"the state is damaged: {key} has {value!r:.80}; expected a whole number from 0 to {most}")
     return value
+
+
+def is_under_way(loader: Interleaved) -> bool:
+    """Return whether an iteration has begun and is not over."""
+    return loader._iteration is not None
+
+
+def is_between_epochs(loader: Interleaved) -> bool:
+    """Return whether the latest batch was the last one of its epoch."""
+    return loader._is_between_epochs
+
+
+def latest_step(loader: Interleaved) -> tuple[Plan, int]:
+    """Return the plan that the latest batch is of, and its step there."""
+    return loader._latest_step()
+
+
+def lengths(loader: Interleaved) -> Iterator[int]:
+    """Return the number of batches of each epoch of a run that begins with epoch 0 of each loader."""
+    return loader._lengths()

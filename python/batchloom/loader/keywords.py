@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from batchloom.arguments import require_known
@@ -31,8 +31,6 @@ class LoaderKeywords(OrderKeywords, FieldKeywords, DeliveryKeywords, RankKeyword
 
 # Attributes of a field that a user may take for keywords of a loader.
 OF_FIELDS = ("scale", "mean", "std", "slot", "pad")
-
-Options = TypeVar("Options")
 
 
 class DividedKeywords:
@@ -66,9 +64,9 @@ class DividedKeywords:
         self.torch: TorchRequest = accepted(_chosen(given, TorchOptions))  # type: ignore[arg-type]
         self.batching, self.seed = given.get("batching"), given.get("seed", 0)
         self.order = _chosen(given, OrderKeywords)
-        self.fields = _options(FieldOptions, _chosen(given, FieldKeywords))
-        self.delivery = _options(DeliveryOptions, _chosen(given, DeliveryKeywords))
-        self.ranks = _options(RankOptions, _chosen(given, RankKeywords))
+        self.fields: FieldOptions = _options(FieldOptions, _chosen(given, FieldKeywords))
+        self.delivery: DeliveryOptions = _options(DeliveryOptions, _chosen(given, DeliveryKeywords))
+        self.ranks: RankOptions = _options(RankOptions, _chosen(given, RankKeywords))
 
 
 def _chosen(keywords: Mapping[str, Any], kind: Any) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def _chosen(keywords: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     return {name: keywords[name] for name in kind.__annotations__ if name in keywords}
 
 
-def _options(kind: type[Options], given: dict[str, Any]) -> Options:
+def _options(kind: Any, given: dict[str, Any]) -> Any:
     """Return the options of a stage. Loaders that are given none share one value, which does not change."""
     return kind(**given) if given else _defaults(kind)
 

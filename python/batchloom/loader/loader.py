@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, Unpack
 
 import batchloom._native as _native
 from batchloom.arguments import U64, Shuffle, SupportsArray, integer, used
-from batchloom.batching.rules import Listed, Rule
+from batchloom.batching.rules import Listed, Rule, engine_rule
 from batchloom.collate.fields import Fields
-from batchloom.dataset.base import Batch, Dataset
-from batchloom.dataset.mixture import Mixture
+from batchloom.dataset.base import Batch, Dataset, current
+from batchloom.dataset.mixture import Mixture, over
 from batchloom.delivery.choose import choose
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -29,8 +29,9 @@ from batchloom.loader.torch.attributes import TorchAttributes
 from batchloom.loader.torch.datasets import as_dataset
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.loader.watchers import Standing, watchers
-from batchloom.plan.plan import Plan, table, warn_of_one_pool
+from batchloom.plan.plan import Plan, engine_plan, made_plan, table, warn_of_one_pool
 from batchloom.ranks.ranks import RankFinder, is_worker
+from batchloom.samples.label_counts import engine_counts
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset as TorchDataset
@@ -43,7 +44,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     """Iterates over the batches of one rank, one epoch after the other.
 
     An epoch begins with the first ``next`` of an iterator. ``iter()`` alone starts nothing, reads nothing and spends
-    nothing, so of several iterators each has the epoch after that of the one that began before it.
+    nothing, so each of several iterators takes the next epoch when its first ``next`` is called.
 
     A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
     Arrays are compact and 64-byte aligned (except those gathered on a device). The consumer may keep them and write to
@@ -105,8 +106,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._fields = fields = Fields(
             source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
         )
-        request = PlacementRequest(source.dataset, divided.delivery, order.options.shard_size)
-        self._delivery = choose(source.dataset, order, fields, request)
+        request = PlacementRequest(source.held, divided.delivery, order.options.shard_size)
+        self._delivery = choose(source.held, order, fields, request)
         self._ranks = RankFinder(**vars(divided.ranks), jax=request.makes_jax)
         self._native = self._engine(divided.delivery)
         self._prepare()
@@ -124,7 +125,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         order, source, blocks = self._order, self._source, self._delivery.blocks
         fields = self._engine_fields = self._fields.for_engine(blocks, has_bans=order.has_bans)
         threads = 1 if delivery.num_threads is None and is_worker() else delivery.num_threads
-        dataset, memory = source.for_loader(threads, self._fields)
+        dataset, memory = source.held.for_loader(threads, self._fields)
         rank, world_size = self._ranks.given or (0, 1)
         counts = source.label_counts
         return _native.Loader(
@@ -143,7 +144,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             block_bytes=blocks.block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
-            label_counts=None if counts is None else counts._native(),
+            label_counts=engine_counts(counts),
             slots=self._fields.slots,
             pad_numbers=fields.pad_numbers,
         )
@@ -153,10 +154,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         source, marked = self._source, self._order.has_marks
         columns = self._fields.columns(self._native.columns)
         # Marks come beside the array.
-        self._is_bare = source.dataset._is_bare and not marked
+        self._is_bare = source.held.is_bare and not marked
         options = self._fields.collate_options([name for name, _ in columns], self._engine_fields, marked=marked)
         # Fields of samples on demand are known with the first block.
-        self._delivery.prepare(source.dataset._schema([] if source.is_on_demand else columns), options)
+        self._delivery.prepare(source.held.schema([] if source.is_on_demand else columns), options)
         warn_of_one_pool(self._native.plan(None), self._order.rule)
 
     def _start(self) -> None:
@@ -221,7 +222,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         before and after: the next iteration of any kind is the rest of it.
 
         Args:
-            end: The step of the run at which to stop; ``None`` goes on for ever.
+            end: The step of the run at which to stop; ``None`` for no end.
         """
         end = None if end is None else integer("end", end)
         return self._steps(end)
@@ -236,7 +237,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         while batches:
             epoch = self.plan().epoch
             if self._lists is not None:
-                self._native.set_lists(self._lists.at(epoch)._native())
+                self._native.set_lists(engine_rule(self._lists.at(epoch)))
             batches -= self._native.skip(batches)
         if self._native.is_rest:
             self.load_state_dict(self._native.state())
@@ -255,14 +256,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
         """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.
 
-        An epoch that was left in the middle before the call goes on where it stopped.
+        An epoch that was left in the middle before the call continues where it stopped.
 
             for epoch, batches in loader.epochs(10):
                 for batch in batches:
                     ...
 
         Args:
-            end: The epoch before which to stop; ``None`` goes on for ever.
+            end: The epoch before which to stop; ``None`` for no end.
         """
         end = None if end is None else integer("end", end)
         return self._epochs(end)
@@ -300,10 +301,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             RangeError: There is no such step.
             StateError: The state is of another run, or of another epoch.
         """
-        if self._source.dataset._current() is not self._source.dataset:
+        if current(self._source.dataset) is not self._source.dataset:
             # torch has moved arrays to shared memory; the run follows them with its next epoch.
             return DataLoader.replay(copy.copy(self), epoch, step, state=state)
-        plan = self.plan(epoch)._native
+        plan = engine_plan(self.plan(epoch))
         if state is not None:
             place, _ = without_count(state)
             if place.get("epoch") != plan.epoch:
@@ -343,17 +344,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         - ``DataError`` if an array of the dataset was resized, moved, or lost its file since the dataset was made, or
           if ranks of ``torch.distributed`` have different datasets, options or seeds;
-        - ``LoaderError`` if ``torch.distributed`` says another rank than before, and some, but not all batches of an
+        - ``LoaderError`` if ``torch.distributed`` has another rank than before, and some, but not all batches of an
           epoch were taken.
         """
         if self._is_over:
             return self._nothing()
-        if (current := self._source.dataset._current()) is not self._source.dataset:
-            self._renew(current)
+        if (now := current(self._source.dataset)) is not self._source.dataset:
+            self._renew(now)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
         is_first = not self._is_compared and self._ranks.is_said
-        return LoggedBatches(self, batches) if is_first or LOGGER.isEnabledFor(INFO) else batches
+        return LoggedBatches(self, batches, self._log_epoch) if is_first or LOGGER.isEnabledFor(INFO) else batches
 
     def _nothing(self) -> Iterator[Batch]:
         """End an iteration without a batch."""
@@ -397,7 +398,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
         epoch = self._native.plan(None).epoch
         given = lists.at(epoch)
-        self._native.set_lists(given._native())
+        self._native.set_lists(engine_rule(given))
         expected = "lists of the same samples, by a generator with the same seed or by set_epoch,"
         self._ranks.compare(f"{lists.name}/{epoch}", {"epoch": epoch, "lists": given.digest}, expected)
 
@@ -461,14 +462,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         upcoming = self._native.plan(None)
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
         if self._lists is None:
-            return Plan._wrap(plan, self._order.rule, self._source.number)
+            return made_plan(plan, self._order.rule, self._source.number)
         if plan.epoch not in (upcoming.epoch, self._lists.epoch) and not self._lists.foresees:
             raise ArgumentError(
                 f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "
                 "or a sampler with set_epoch"
             )
         lists = self._lists.at(plan.epoch)
-        return Plan._wrap(plan.with_lists(lists._native()), lists)
+        return made_plan(plan.with_lists(engine_rule(lists)), lists)
 
     def set_epoch(self, epoch: int) -> None:
         """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
@@ -499,7 +500,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         at any point of an epoch.
 
         Args:
-            batches: The number of batches that were used of the latest iteration, for loops that ask for batches ahead
+            batches: The number of batches that were used of the latest iteration, for loops that take batches ahead
                 of their use; negative ones count from the last batch that was handed over, so that -1 leaves out one
                 that waits for its step. ``None`` for all that were handed over.
 
@@ -524,7 +525,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._follow()
         place, count = without_count(state)
         epoch = place.get("epoch")
-        lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
+        lists = engine_rule(self._lists.at(epoch)) if self._lists is not None and isinstance(epoch, int) else None
         for watcher in watchers():
             watcher.check_place(self, lambda: self._standing(place, lists))
         self._native.load(place, lists)
@@ -552,7 +553,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         count = self._count
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
         mixture = self._source.mixture
-        renewed = dataset if mixture is None else mixture._over(dataset)
+        renewed = dataset if mixture is None else over(mixture, dataset)
         place = {"dataset": renewed, "batching": plan.batching, "seed": plan.seed}
         DataLoader.__init__(self, **{**recipe, **same, **place})
         self._recipe, self._lists = recipe | {"dataset": renewed}, lists
@@ -568,7 +569,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._recipe |= {"seed": self._native.plan(None).seed, "generator": None}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the recipe of this loader: its arguments, its place, and attributes that others have set."""
+        """Return the recipe of this loader: its arguments, its place, and attributes that callers have set."""
         state = self.state_dict()
         others = {name: value for name, value in vars(self).items() if name not in self._own}
         return {"recipe": {**self._recipe, "seed": state["seed"]}, "state": state, "others": others}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +27,7 @@ class Metrics:
         waited_seconds: Seconds of it that the loop spent in the engine, waiting for a block or forming a part of it.
         idle_seconds: Seconds that worker threads spent without work, summed over all of them: the queue was full.
         queued: Blocks that are ready or in the making now.
-        queued_bytes: Bytes of those blocks; of samples on demand, of those whose samples were read.
+        queued_bytes: Bytes of the queued blocks. With a ``MapDataset``, only blocks that have been read count.
         most_queued_bytes: The most bytes that were ready or in the making at once.
         copying: Copies to the device that are under way now: of blocks that are no longer queued, and of shards. Those
             that JAX makes are not counted.
@@ -69,8 +69,8 @@ class LoggedBatches(Generic[Batch]):
     It is an iterator as the one that it watches is: an exception ends no epoch, and threads that share it are told.
     """
 
-    def __init__(self, loader: Any, batches: Any) -> None:
-        self._loader, self._batches = loader, batches
+    def __init__(self, loader: Any, batches: Any, log: Callable[[int], None]) -> None:
+        self._loader, self._batches, self._log_epoch = loader, batches, log
         self._epoch: int | None = None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -103,4 +103,4 @@ class LoggedBatches(Generic[Batch]):
     def _log(self) -> None:
         epoch, self._epoch = self._epoch, None
         if epoch is not None:
-            self._loader._log_epoch(epoch)
+            self._log_epoch(epoch)

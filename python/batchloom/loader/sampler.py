@@ -1,25 +1,24 @@
-"""Batches of sample numbers for the loaders of others: each iteration is the next epoch, and a state resumes it."""
+"""Batches of sample numbers for other loaders: each iteration is the next epoch, and a state resumes it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from numbers import Integral
 from typing import Any, Unpack
 
 import batchloom._native as engine
 from batchloom.arguments import Shuffle, integer, used
 from batchloom.batching.rules import Rule
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.mixture import Mixture
 from batchloom.errors import ArgumentError, many
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.torch.lists import EpochSampler
 from batchloom.plan.attributes import PlanAttributes
 from batchloom.plan.options import PlanKeywords, PlanOptions
-from batchloom.plan.plan import Plan
+from batchloom.plan.plan import Plan, engine_plan, made_plan
 from batchloom.ranks.ranks import RankFinder
-from batchloom.samples.sizes import Sizes, read
 
 
 class BatchSampler(PlanAttributes, EpochSampler):
@@ -39,9 +38,9 @@ class BatchSampler(PlanAttributes, EpochSampler):
 
     Args:
         data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
-            or any other dataset with a length, whose samples all count the same; or their number.
+            or any other dataset with a length, where all samples count the same; or the number of samples.
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
-        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
+        shuffle: If ``True``, each epoch has another random order: see :class:`batchloom.PlanOptions`.
         batching: A rule instead of ``batch_size``.
         rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
             :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
@@ -89,7 +88,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
             **options,
         )
         self._batching = plan.batching
-        self._run = engine.Run(plan._native)
+        self._run = engine.Run(engine_plan(plan))
         self._is_compared = False
         self._count = EpochCount()
 
@@ -100,7 +99,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
             ArgumentError: Accelerate would divide batches among ranks that are divided already.
         """
         self._refuse_to_be_divided_twice(sys._getframe(1))
-        return _EpochBatches(self)
+        return _EpochBatches(self._begin)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in a whole epoch: the one under way, or else the next one."""
@@ -140,7 +139,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
         """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
 
         Args:
-            batches: The number of batches that were used of the latest iteration, for loaders that ask for batches
+            batches: The number of batches that were used of the latest iteration, for loaders that take batches
                 ahead of their use; negative ones count from the last batch that was handed over. ``None`` for all that
                 were.
 
@@ -164,13 +163,13 @@ class BatchSampler(PlanAttributes, EpochSampler):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy starts from: the place in the run. It finds its rank anew."""
-        plan, state = Plan._wrap(self._run.plan(None), self._batching), self._run.state()
+        plan, state = made_plan(self._run.plan(None), self._batching), self._run.state()
         ranks = RankFinder(*(self._ranks.given or (None, None)))
         return {**vars(self), "_run": (plan, state), "_ranks": ranks, "_count": self._count.copied(state["epoch"])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         plan, place = state["_run"]
-        vars(self).update(state | {"_run": engine.Run(plan._native)})
+        vars(self).update(state | {"_run": engine.Run(engine_plan(plan))})
         self._run.load(place)
 
     def __repr__(self) -> str:
@@ -188,11 +187,11 @@ class BatchSampler(PlanAttributes, EpochSampler):
                 f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
                 "of 1, as the loader deals batches to ranks itself"
             )
-        return Plan._wrap(self._dealt(self._run.plan(epoch), 0, 1), self._batching)
+        return made_plan(self._dealt(self._run.plan(epoch), 0, 1), self._batching)
 
     def _at_place(self, plan: engine.Plan) -> Plan:
         """Return what is left of an epoch for the rank and the world size of now."""
-        return Plan._wrap(self._dealt(plan, *self._ranks.find()), self._batching)
+        return made_plan(self._dealt(plan, *self._ranks.find()), self._batching)
 
     def _dealt(self, plan: engine.Plan, rank: int, world_size: int) -> engine.Plan:
         return plan if (rank, world_size) == (plan.rank, plan.world_size) else plan.in_world(rank, world_size)
@@ -222,8 +221,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
 class _EpochBatches:
     """One iteration of a sampler. It begins an epoch with its first batch."""
 
-    def __init__(self, sampler: BatchSampler) -> None:
-        self._sampler = sampler
+    def __init__(self, begin: Callable[[], engine.Iteration]) -> None:
+        self._begin = begin
         self._batches: engine.Iteration | None = None
 
     def __iter__(self) -> _EpochBatches:
@@ -231,7 +230,7 @@ class _EpochBatches:
 
     def __next__(self) -> list[int]:
         if self._batches is None:
-            self._batches = self._sampler._begin()
+            self._batches = self._begin()
         return next(self._batches)
 
 
@@ -245,8 +244,7 @@ def _counted(data: Any) -> tuple[int, Any]:
     if isinstance(data, Integral) and not isinstance(data, bool):
         return integer("data", int(data)), None
     if isinstance(data, Dataset):
-        sizes: Sizes | None = None if (found := data._native_dataset().sizes()) is None else read(found)
-        return len(data), sizes
+        return len(data), samples_of(data).sizes()
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__") or _are_numbers(data):
         return len(data), data
     if isinstance(data, Sized):

@@ -1,7 +1,7 @@
 """`Source`: the samples of a loader, and the facts about them that later stages need.
 
 A stage asks a `Source`, which asks the dataset: plans ask which samples there are (`PlanSource`), fields ask what a
-sample holds (`FieldSource`), and the loader asks for the dataset as the engine sees it.
+sample holds (`FieldSource`). The loader and the delivery ask its samples themselves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import batchloom._native as _native
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.fields import Fields
-from batchloom.dataset.base import Dataset, Memory
-from batchloom.dataset.map.map_dataset import samples_of
-from batchloom.dataset.mixture import Mixture
+from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.map.map_dataset import one_by_one
+from batchloom.dataset.mixture import Mixture, mixed_samples_of
 from batchloom.errors import ArgumentError
 from batchloom.plan.options import PlanOptions
 from batchloom.samples.draws import draws_of
@@ -27,7 +26,8 @@ class Source:
     """The samples that a loader iterates over.
 
     Attributes:
-        dataset: The samples.
+        dataset: The dataset.
+        held: Its samples, which answer the questions of the stages.
         mixture: The mixture that draws from them; ``None`` without one.
         labels: The field whose next tokens are labels, or ``None``.
         label_counts: The labels of each sample that losses do not ignore, or ``None``.
@@ -43,23 +43,37 @@ class Source:
 
     def __init__(self, data: Dataset[Any] | Mixture, options: FieldOptions) -> None:
         self.mixture = data if isinstance(data, Mixture) else None
-        dataset = (data.dataset if isinstance(data, Mixture) else data)._current()
-        if options.collate is not None and not dataset._is_on_demand:
-            dataset = samples_of(dataset)
+        dataset = current(data.dataset if isinstance(data, Mixture) else data)
+        if options.collate is not None and not samples_of(dataset).location.is_on_demand:
+            dataset = one_by_one(dataset)
         self.dataset: Dataset[Any] = dataset
-        self.labels = dataset._labels(options.labels)
+        self.held = samples_of(dataset)
+        self.labels = self._label_field(options.labels)
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
+
+    def _label_field(self, labels: Any) -> str | None:
+        """Return the field whose next tokens are labels."""
+        if labels is None:
+            return None
+        if not self.held.has_next_tokens:
+            raise ArgumentError(
+                f"labels is {labels!r}; labels= needs a SequenceDataset, as tokens of sequences have a next one; this "
+                f"loader batches a {type(self.dataset).__name__}"
+            )
+        if not isinstance(labels, str):
+            raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
+        return labels
 
     @property
     def samples(self) -> int:
         """The number of samples."""
-        return len(self.dataset)
+        return len(self.held)
 
     @property
     def is_on_demand(self) -> bool:
         """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
-        return self.dataset._is_on_demand
+        return self.held.location.is_on_demand
 
     @property
     def number(self) -> Callable[[str, int], int] | None:
@@ -72,7 +86,7 @@ class Source:
         Raises:
             ArgumentError: ``shuffle`` is an order that the dataset does not have.
         """
-        return self.dataset._shuffled(shuffle)
+        return self.held.shuffle(shuffle)
 
     def draws(self, options: PlanOptions) -> _native.Draws | None:
         """Return the draws of an epoch; ``None`` if it is every sample once.
@@ -86,7 +100,7 @@ class Source:
         for name in ("weights", "balanced_by"):
             if getattr(options, name) is not None:
                 raise ArgumentError(f"{name} is given, and the mixture has weights of its own; expected None")
-        return self.mixture._draws(options.num_samples, self.labels, self.label_counts)
+        return mixed_samples_of(self.mixture).draws(options.num_samples, self.labels, self.label_counts)
 
     def keys(self, option: str, keys: Any) -> Any:
         """Return the key of each sample, which a field may hold; ``"source"`` stands for the sources of a mixture.
@@ -97,26 +111,17 @@ class Source:
         if not isinstance(keys, str | int) or isinstance(keys, bool):
             return keys
         if keys == "source" and self.mixture is not None:
-            return self.mixture._sources()
-        return self.dataset._classes(option, keys)
+            return mixed_samples_of(self.mixture).sources()
+        return self.held.classes(option, keys)
 
     def engine(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
-        return self.dataset._native_dataset()
-
-    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
-        """Return the dataset for one loader, and where blocks have to lie, if that matters.
-
-        Args:
-            threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            fields: The treatment of each field.
-        """
-        return self.dataset._for_loader(threads, fields)
+        return self.held.engine()
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
         """Return the fields of batches of a rule, and the keys by which arguments name them."""
-        return self.dataset._field_names(rule)
+        return self.held.field_names(rule)
 
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
-        return self.dataset._padded_fields
+        return self.held.padded_fields()

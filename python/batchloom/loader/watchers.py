@@ -1,7 +1,7 @@
 """Watchers: the integrations that know where a trainer stands in its epoch, and refuse a loader that stands elsewhere.
 
-A loader asks them before it loads a state, and as an epoch begins. It knows none of them. Each is named here beside the
-framework that it watches, and imported once a program has imported that framework.
+A loader calls them before it loads a state, and as an epoch begins. It knows no integration. Each is named here beside
+the framework that it watches, and imported once a program has imported that framework.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes of those that go from epoch to epoch: what a plan says of all its epochs."""
+"""Read-only attributes that loaders and samplers share: rule, batch size, seed and more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlanAttributes:
 
     @property
     def batch_size(self) -> int | None:
-        """The number of samples in a batch; ``None`` for rules by which batches differ in it."""
+        """The number of samples in a batch; ``None`` for rules whose batches differ in number."""
         return getattr(self.batching, "batch_size", None)
 
     @property

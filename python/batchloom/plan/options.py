@@ -25,7 +25,7 @@ from batchloom.arguments import (
     require_known,
     shuffled,
 )
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import banned_numbers
 from batchloom.samples.draws import described, draws_of, grouping_of
@@ -78,7 +78,7 @@ class PlanSource(Protocol):
 
 @dataclass(frozen=True)
 class NumberedSamples:
-    """Samples of which a plan knows the number alone."""
+    """Samples that a plan knows by number alone."""
 
     samples: int
     number: Callable[[str, int], int] | None = None
@@ -104,7 +104,7 @@ class PlanOptions:
     knows the data, takes the name of a field, or its place in a tuple, for the classes and keys that the field holds.
 
     Attributes:
-        shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
+        shuffle: If ``True``, each epoch has another random order. ``"runs"`` keeps neighbours together: batches
             are runs of samples as stored, in random order (with ``FixedSize``); each epoch cuts the runs at other
             samples, so that there may be one more short run. For streams of tokens, ``"documents"`` shuffles documents
             alone, and ``"chunks"`` shuffles pieces alone.
@@ -137,8 +137,8 @@ class PlanOptions:
             instead of every sample once. Needs ``shuffle=True``. The expected number of draws of a sample is exactly
             its share, and the actual number differs by less than 2. Weights may change from epoch to epoch: they are no
             part of the fingerprint.
-        num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
-            epoch continues where the last one stopped, so every sample is used once before any repeats.
+        num_samples: The number of samples that an epoch draws; ``None`` for the size of the dataset. Without weights,
+            each epoch continues where the last one stopped, so every sample is used once before any repeats.
         balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
             class, to one (rules that sort by size balance each pool), and each class goes through permutations of its
             samples.
@@ -198,7 +198,7 @@ class PlanOptions:
         samples = source.samples
         keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
         return {
-            "rule": rule._native(),
+            "rule": engine_rule(rule),
             "shuffle": source.shuffle(self.shuffle)[0],
             "drop_last": boolean("drop_last", self.drop_last),
             "seed": integer("seed", self.seed),

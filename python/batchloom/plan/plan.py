@@ -12,11 +12,11 @@ from typing import Any, SupportsIndex, Unpack, overload
 import batchloom._native as engine
 import numpy
 from batchloom.arguments import U32, Shuffle, caller, integer, resolve_index
-from batchloom.batching.rules import Rule, rule
+from batchloom.batching.rules import Rule, engine_rule, rule
 from batchloom.errors import ArgumentError, many
 from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
 from batchloom.samples.draws import restored, written
-from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.label_counts import LabelCounts, engine_counts, read_counts
 from batchloom.samples.label_counts import label_counts as counted
 from batchloom.samples.sizes import Sizes, checked, read
 
@@ -54,7 +54,7 @@ class Step:
         tokens: Elements over all ranks, without padding. (Labels are fewer: a loss over them is divided by ``labels``.)
         counts: The samples of each batch that count, one number for each rank that takes part: all, unless some only
             fill up (``uneven="mask"``) or are banned.
-        batches: The samples of each batch, one for each rank that takes part. Those that only fill up come last.
+        batches: The samples of each batch, one for each rank that takes part. Samples that only fill up are last.
     """
 
     index: int
@@ -98,7 +98,7 @@ class Plan:
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
             ``[samples, dimensions]`` if samples vary in several dimensions.
-        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
+        shuffle: If ``True``, each epoch has another random order: see :class:`batchloom.PlanOptions`.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
@@ -137,7 +137,7 @@ class Plan:
         samples = integer("samples", samples)
         native = PlanOptions.given("Plan", shuffle, options).native(self._batching, NumberedSamples(samples)) | {
             "sizes": None if known is None else engine.borrow(known, "sizes"),
-            "labels": None if counts is None else counts._native(),
+            "labels": engine_counts(counts),
         }
         self._native = engine.Plan(
             samples,
@@ -147,12 +147,6 @@ class Plan:
             world_size=integer("world_size", world_size, most=U32),
         )
         warn_of_one_pool(self._native, self._batching)
-
-    @classmethod
-    def _wrap(cls, native: engine.Plan, batching: Rule, number: Numbered | None = None) -> Plan:
-        plan = cls.__new__(cls)
-        plan._native, plan._batching, plan._number, plan._read = native, batching, number, 0
-        return plan
 
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
@@ -175,7 +169,7 @@ class Plan:
     def __iter__(self) -> Iterator[Indices]:
         """Yield the samples of each batch.
 
-        A loader of torch's that reads a plan a second time is warned once: the same epoch comes again.
+        A loader of torch that reads a plan a second time warns once, as it repeats the same epoch.
         """
         return self._batches(sys._getframe(1).f_globals.get("__name__", ""))
 
@@ -254,7 +248,7 @@ class Plan:
 
         The dict holds
 
-        - ``samples`` and ``tokens`` (elements) of the epoch: those of the dataset, unless it draws others;
+        - ``samples`` and ``tokens`` (elements) of the epoch: all of the dataset, unless the epoch draws;
         - ``batches`` over all ranks, ``steps`` and ``world_size``;
         - elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
         - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);
@@ -283,7 +277,7 @@ class Plan:
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
+        return made_plan(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
@@ -372,7 +366,7 @@ class Plan:
         labels, grouping = options["labels"], options["grouping"]
         plain = options | {
             "sizes": None if extents is None else read(extents),
-            "labels": LabelCounts._read(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
+            "labels": read_counts(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
             "draws": written(options["draws"]),
             "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1])),
         }
@@ -389,6 +383,24 @@ class Plan:
         )
 
 
+def made_plan(native: engine.Plan, batching: Rule, number: Numbered | None = None) -> Plan:
+    """Return the plan that the engine made.
+
+    Args:
+        native: The plan of the engine.
+        batching: The rule that forms batches of samples.
+        number: The function that returns the number of a sample of a source; ``None`` where there is one source.
+    """
+    plan = Plan.__new__(Plan)
+    plan._native, plan._batching, plan._number, plan._read = native, batching, number, 0
+    return plan
+
+
+def engine_plan(plan: Plan) -> engine.Plan:
+    """Return a plan as the engine sees it."""
+    return plan._native
+
+
 def _rebuild(
     samples: int,
     batching: Rule,
@@ -400,14 +412,14 @@ def _rebuild(
 ) -> Plan:
     sizes, labels, keys = options["sizes"], options["labels"], options["grouping"]
     native = options | {
-        "rule": batching._native(),
+        "rule": engine_rule(batching),
         "sizes": None if sizes is None else engine.borrow(sizes, "sizes"),
-        "labels": labels._native() if isinstance(labels, LabelCounts) else labels,
+        "labels": engine_counts(labels) if isinstance(labels, LabelCounts) else labels,
         "draws": restored(options["draws"]),
         "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),
     }
     plan = engine.Plan(samples, native, epoch=epoch, rank=rank, world_size=world_size)
-    return Plan._wrap(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
+    return made_plan(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
 
 
 def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:

@@ -1,4 +1,4 @@
 """Ranks: which of the processes that share a run this one is.
 
-``ranks`` asks launchers and frameworks, and ``mesh`` finds the ranks that take the same batches.
+``ranks`` reads launchers and frameworks, and ``mesh`` finds the ranks that take the same batches.
 """

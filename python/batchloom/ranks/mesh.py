@@ -1,4 +1,4 @@
-"""A mesh of processes: which of them take batches of their own, and which take the same ones.
+"""A mesh of processes: which processes take different batches, and which take the same batches.
 
 Processes that differ in a data-parallel coordinate get different batches. Those of a tensor-, context- or
 pipeline-parallel group work on one batch together, so all of them get the same bytes.
@@ -52,7 +52,7 @@ class Mesh:
         self._sizes: dict[str, int] = sizes
 
     def data_ranks(self, rank: int, world_size: int) -> tuple[int, int]:
-        """Return the rank and the number of ranks that take batches of their own.
+        """Return the rank and the number of ranks that take different batches.
 
         Args:
             rank: The rank of this process among all.
@@ -100,7 +100,7 @@ def is_mesh(distributed: Any) -> bool:
 
 
 def _whole(mesh: Any) -> Any:
-    """Return the mesh of which a mesh is a part, as ``mesh["dp"]`` is."""
+    """Return the whole mesh that a part such as ``mesh["dp"]`` was taken from."""
     if hasattr(mesh, "_get_root_mesh"):
         return mesh._get_root_mesh()
     # Older versions of torch keep that beside the class.

@@ -1,4 +1,4 @@
-"""The rank of this process and the world size: as given, or as ``torch.distributed``, JAX or a launcher says."""
+"""The rank of this process and the world size: as given, or from ``torch.distributed``, JAX or a launcher."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RankKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankOptions:
-    """Options that say which rank is served; a :class:`batchloom.DataLoader` takes them as keywords.
+    """Options of ranks; a :class:`batchloom.DataLoader` takes them as keywords.
 
     If neither ``rank`` nor ``world_size`` is given, they are looked up when the first epoch begins, or when a property
     needs them: in ``torch.distributed`` if it is initialised, or in JAX, for batches of JAX, if ``jax.distributed`` is;
@@ -67,7 +67,7 @@ def _truth(distributed: object) -> bool:
 
 
 class RankFinder:
-    """Finds the rank of this process and the world size, each time that something asks.
+    """Finds the rank of this process and the world size, anew at each call.
 
     Given ones win. Otherwise ``torch.distributed`` decides once it is initialised, or JAX, for batches of JAX, once
     ``jax.distributed`` is. Until then the environment of a launcher does, as it was when something asked first, and
@@ -140,10 +140,10 @@ class RankFinder:
         return ranks if self._mesh is None else self._mesh.data_ranks(*ranks)
 
     def seed_source(self) -> Callable[[], int]:
-        """Return the function that draws a seed: on rank 0, which tells it to the others. They call it all.
+        """Return the function that draws a seed: rank 0 draws it and broadcasts it. Every rank calls the function.
 
         Raises:
-            ArgumentError: There are other ranks, and no way to tell them.
+            ArgumentError: There are other ranks, and no way to send them the seed.
         """
         # Ranks that are given share no seed: the others would wait for the number of this one.
         _compared[SEED] += self._given is None
@@ -175,8 +175,8 @@ class RankFinder:
     def compare(self, name: str, facts: dict[str, Any], expected: str) -> None:
         """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.
 
-        The first rank that comes leaves its facts in the store of the process group, and others compare theirs. There
-        is no collective, so a rank never waits for one that does not come, and no collective of a trainer is met.
+        The first rank leaves its facts in the store of the process group, and later ranks compare their facts. There
+        is no collective, so no rank waits for another one, and no collective of a trainer is mixed up with ours.
 
         Args:
             name: A name for what is compared: the n-th comparison of a name meets the n-th one of other ranks.
@@ -184,7 +184,7 @@ class RankFinder:
             expected: Things that have to be the same, in the words of the message.
 
         Raises:
-            DataError: This rank differs from the one that came first.
+            DataError: This rank differs from the first one.
         """
         ranks = None if self._given is not None else _from_torch()
         store = None if ranks is None or ranks[1] == 1 else _store()

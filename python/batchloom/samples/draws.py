@@ -23,7 +23,7 @@ def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: A
     Args:
         samples: The number of samples.
         weights: The weight of each sample, or ``None``.
-        num_samples: The number of draws; ``None`` for as many as there are samples.
+        num_samples: The number of draws; ``None`` for the number of samples.
         balanced_by: The class of each sample, or ``None``.
 
     Raises:
@@ -59,11 +59,11 @@ def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
 
 
 def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
-    """Return the option that says which samples share a batch, and the key of each; ``None`` if all may.
+    """Return the option that restricts which samples share a batch, and the keys; ``None`` without one.
 
     Args:
         samples: The number of samples.
-        homogeneous_by: The key of each sample, of which a batch holds one, or ``None``.
+        homogeneous_by: The key of each sample, the same for all samples of a batch; or ``None``.
         distinct_by: The key of each sample, which differ in a batch, or ``None``.
 
     Raises:

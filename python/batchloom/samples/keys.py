@@ -1,4 +1,4 @@
-"""Classes and keys of samples, as numbers that tell them apart.
+"""Classes and keys of samples, as numbers: equal keys have equal numbers.
 
 Promise: values share a number exactly where Python finds them equal; nothing is rounded, cut off or turned into text.
 """
@@ -17,7 +17,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 def classes_of(given: Any, name: str) -> Array:
-    """Return numbers that tell classes apart, in their order, for an array or a list of numbers or texts.
+    """Return a number for each class, in the order of classes, for an array or a list of numbers or texts.
 
     Raises:
         ArgumentError: It is no such thing, or holds values of several kinds.
@@ -81,7 +81,7 @@ def _element(name: str, value: Any) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a value says that there is none: ``None``, NaN, or what others have for it."""
+    """Return whether a value is missing: ``None``, NaN, or the missing value of a frame."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):

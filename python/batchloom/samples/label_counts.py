@@ -14,7 +14,7 @@ class LabelCounts:
 
     Args:
         counts: One number for each sample; or one for each piece of each sample, in order.
-        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number is that of
+        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number counts
             a whole sample.
 
     Attributes:
@@ -31,14 +31,6 @@ class LabelCounts:
         self.counts = checked(counts, "label_counts")
         self.piece = None if piece is None else integer("piece", piece, least=1, most=U32)
 
-    @classmethod
-    def _read(cls, counts: _native.Tensor, piece: int | None) -> LabelCounts:
-        """Return counts of the engine."""
-        return cls(read(counts), piece)
-
-    def _native(self) -> tuple[_native.Tensor, int | None]:
-        return _native.borrow(self.counts, "label_counts"), self.piece
-
     def __len__(self) -> int:
         """Return how many numbers there are."""
         return len(self.counts)
@@ -51,3 +43,13 @@ class LabelCounts:
 def label_counts(given: Any) -> LabelCounts | None:
     """Return the argument ``label_counts``: counts, numbers of samples, or ``None``."""
     return given if given is None or isinstance(given, LabelCounts) else LabelCounts(given)
+
+
+def read_counts(counts: _native.Tensor, piece: int | None) -> LabelCounts:
+    """Return counts of the engine."""
+    return LabelCounts(read(counts), piece)
+
+
+def engine_counts(counts: LabelCounts | None) -> tuple[_native.Tensor, int | None] | None:
+    """Return counts as the engine takes them."""
+    return None if counts is None else (_native.borrow(counts.counts, "label_counts"), counts.piece)

@@ -21,7 +21,7 @@ def restore_order(outputs: Any, index: Any) -> Any:
         for batch in loader:
             outputs.append(model(batch))
             index.append(batch["index"])
-        results = bl.restore_order(outputs, index)  # results[k] is that of sample k
+        results = bl.restore_order(outputs, index)  # results[k] is the result of sample k
 
     Args:
         outputs: One result for each sample, in the order in which the samples came: a tensor or an array
@@ -87,7 +87,7 @@ def _samples(index: Any) -> Any:
 
 
 def _signed(numbers: Any) -> Any:
-    """Return integers as int64; those beyond it as the largest, which is that of no sample."""
+    """Return integers as int64; larger ones become the largest int64, which numbers no sample."""
     if numbers.dtype.kind == "u":
         numbers = numpy.minimum(numbers.astype(numpy.uint64), numpy.iinfo(numpy.int64).max)
     return numbers.astype(numpy.int64)

@@ -1,6 +1,6 @@
 //! Samples that Python makes on demand, in threads of the engine or in other processes.
 //!
-//! A thread of the engine enters Python once for several samples. What it borrowed there is let go of when some thread
+//! A thread of the engine enters Python once for several samples. What it borrowed there is freed when some thread
 //! is in Python again: to enter it for that alone would wait for whichever thread is in it.
 
 use std::fmt::Debug;
@@ -161,7 +161,7 @@ impl PythonReader {
         Ok(SampleLayout { structure: self.structure(&structure)?, fields })
     }
 
-    /// The structure that an object of Python stands for: mostly the one that was seen last.
+    /// The structure that an object of Python stands for: mostly the last structure seen.
     fn structure(&self, found: &Bound<'_, PyAny>) -> PyResult<SampleStructure> {
         if let Some((last, structure)) = &*lock(&self.seen)
             && last.is(found)
@@ -296,7 +296,7 @@ fn cause(error: PyErr) -> Cause {
     Cause::from(Box::new(error) as SourceError)
 }
 
-/// Samples whose memory is Python's.
+/// Samples in memory of Python.
 #[derive(Debug)]
 struct HeldHere {
     samples: Option<Held>,

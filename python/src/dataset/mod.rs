@@ -63,7 +63,7 @@ pub(crate) enum Field<'py> {
 
 #[pymethods]
 impl Sequences {
-    /// Samples of which sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
+    /// Samples; sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
     #[staticmethod]
     fn from_offsets(field: &str, values: &Tensor, offsets: &Tensor) -> PyResult<Self> {
         let offsets = offsets.0.as_slice::<i64>();
@@ -178,7 +178,7 @@ impl Dataset {
         self.0.len()
     }
 
-    /// The samples of several datasets, one after the other. With `sources`, batches say which one a sample is of.
+    /// The samples of several datasets, one after the other. With `sources`, batches hold the dataset of each sample.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
     fn concat(parts: Vec<PyRef<'_, Self>>, sources: bool) -> PyResult<Self> {
@@ -210,8 +210,8 @@ impl Dataset {
         Tensor::of_numbers(sizes.as_slice()).map(Some)
     }
 
-    /// The labels of each sample that losses do not ignore, as uint32, and the number of elements of a piece if the rule
-    /// truncates or splits samples.
+    /// The labels of each sample that losses do not ignore, as uint32, and the number of elements of a piece if the
+    /// rule truncates or splits samples.
     fn count_labels(
         &self,
         py: Python<'_>,
@@ -223,14 +223,14 @@ impl Dataset {
         counted(&py.detach(count).map_err(|error| raise(&error))?)
     }
 
-    /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after the
-    /// last.
+    /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after
+    /// the last.
     fn rows(&self, first: u64, end: u64) -> PyResult<Vec<(usize, usize)>> {
         let rows = self.0.rows(first..end).map_err(|error| raise(&error))?;
         Ok(rows.into_iter().map(|(_, rows)| (rows.start, rows.end)).collect())
     }
 
-    /// The most rows of each array that so many neighbouring samples need.
+    /// The most rows of each array that a number of neighbouring samples need.
     fn most_rows(&self, samples: u64) -> Vec<usize> {
         self.0.most_rows(samples).into_iter().map(|(_, rows)| rows).collect()
     }

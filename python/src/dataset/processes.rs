@@ -1,13 +1,13 @@
 //! Requests to the processes that read samples, and their answers.
 //!
-//! A thread of the engine asks a process without the interpreter: to wait for that takes as long as several samples of
-//! a fast function. Python starts processes, tells them of layouts and of memory, and says how they ended: see
-//! batchloom/dataset/map/processes.py, and batchloom/dataset/map/worker.py for the other end. Promises:
+//! A thread of the engine sends a request to a process without the interpreter: to wait for that takes as long as
+//! several samples of a fast function. Python starts processes, sends them layouts and memory, and reports how they
+//! ended: see batchloom/dataset/map/processes.py, and batchloom/dataset/map/worker.py for the other end. Promises:
 //!
 //! - A process has one request at a time. A thread that finds no process free starts one, until there are enough.
 //! - A process that ended between two requests is started anew with the next, unless that is about samples it held.
 //! - A wait ends when the process ends, and soon after the iteration has stopped, whatever the function does.
-//! - A forked child has processes of its own, and touches no lock that another thread may have held.
+//! - A forked child starts new processes, and touches no lock that another thread may have held.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind, Read, Write};
@@ -32,10 +32,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The time that a function may go on when its samples are of no use any more.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The bytes before a message, which say how long it is, as `multiprocessing` counts them.
+/// The bytes before a message with its length, as `multiprocessing` counts them.
 const HEADER: usize = 4;
 
-/// The number of a sample in a request, or of an element, where there is none.
+/// The number that stands for no sample in a request, or no element.
 pub(super) const ABSENT: u64 = u64::MAX;
 
 /// The processes of one loader.
@@ -47,7 +47,7 @@ pub(crate) struct Processes {
     own: Own,
 }
 
-/// The processes that one process has started. A forked child has others.
+/// The processes that one process has started. A forked child starts new ones.
 struct Own {
     process: u32,
     free: Mutex<Free>,
@@ -209,7 +209,8 @@ impl Drop for LentLine<'_> {
 #[derive(Default)]
 pub(super) struct Line {
     state: Mutex<LineState>,
-    /// The requests whose samples it need not hold any more: how many times it had been started, and the number there.
+    /// The requests with samples that it need not hold any more: how many times it had been started, and the number
+    /// there.
     done: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -277,7 +278,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Sends a message without an answer. If the process has ended, the next request says so.
+    /// Sends a message without an answer. If the process has ended, the next request fails.
     fn tell(&self, message: &[u8]) {
         let _ended = self.send(
             message,
@@ -388,7 +389,7 @@ impl Request<'_> {
         self.text.push_str(text);
     }
 
-    /// Adds the place of some memory, of which the process is told the first time.
+    /// Adds the place of some memory, with a description for the process the first time.
     pub(super) fn place(&mut self, place: Place) -> PyResult<()> {
         let Connection { segments, object, .. } = &mut *self.connection;
         if !segments.contains(&place.segment) {
@@ -402,7 +403,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Adds the number of a layout, of which the process is told the first time.
+    /// Adds the number of a layout, with a description for the process the first time.
     pub(super) fn layout(&mut self, layout: &SampleLayout) -> PyResult<()> {
         let Connection { layouts, object, .. } = &*self.connection;
         let known = layouts.iter().position(|known| known == layout);

@@ -19,7 +19,7 @@ type Written = (Option<(u64, u64)>, Option<Tensor>, u64, u64, u64);
 
 #[pymethods]
 impl Selection {
-    /// The samples `start..end` of so many.
+    /// The samples `start..end` of `total`.
     #[staticmethod]
     fn neighbours(start: u64, end: u64, samples: u64) -> PyResult<Self> {
         EngineSelection::range(start..end, samples).map(Self).map_err(|error| raise(&error))

@@ -1,4 +1,4 @@
-//! Slots of samples whose layout is expected: Python puts samples there without making objects of the engine of them.
+//! Slots of samples of an expected layout: Python puts samples there without making objects of the engine of them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::slot_function::with_function;
 pub(crate) struct SlotPlan {
     parts: Parts,
     writers: Vec<SlotWriter>,
-    /// True for each array that is of NumPy, whose memory is seen by the buffer protocol.
+    /// True for each array of NumPy: the buffer protocol shows its memory.
     of_numpy: Vec<bool>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct SlotPlan {
 enum Parts {
     /// The sample is the array.
     Bare,
-    /// It is a tuple of so many.
+    /// It is a tuple of this length.
     Tuple(usize),
     /// It is a dict with these keys.
     Dict(Vec<Py<PyString>>),
@@ -88,7 +88,8 @@ impl SlotPlan {
     }
 }
 
-/// The memory of the slots of some samples, an array `[samples, ..slot]` for each field, as long as they are being filled.
+/// The memory of the slots of some samples, an array `[samples, ..slot]` for each field, as long as they are being
+/// filled.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -214,7 +215,8 @@ fn put(
     Ok(true)
 }
 
-/// The number of a sample in its dataset, and among those that were read, and the first element and the number of elements that are taken of it.
+/// The number of a sample in its dataset, and among those that were read, and the first element and the number of
+/// elements that are taken of it.
 type Place = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where

@@ -108,12 +108,12 @@ impl Windows {
         self.with(|windows| windows.steps(name, values.0.clone(), steps.into()))
     }
 
-    /// The same windows with a field that is true for those of these steps that exist.
+    /// The same windows with a field that is true at the given steps that exist.
     fn with_mask(&self, name: String, steps: WindowSteps) -> PyResult<Self> {
         self.with(|windows| windows.mask_of(name, steps.into()))
     }
 
-    /// The same windows with a row for each: that of its series, its own, or that of its step `anchor`.
+    /// The same windows with a row for each: of its series, of the window, or of its step `anchor`.
     fn with_rows(&self, name: String, values: &Tensor, of: &str, anchor: usize) -> PyResult<Self> {
         let values = values.0.clone();
         self.with(|windows| match of {
@@ -190,7 +190,7 @@ impl Windows {
         Ok((Tensor::of_indices(&rows)?, Tensor::of_indices(&missing)?))
     }
 
-    /// The windows whose horizon lies in `[starts[k], ends[k])` of series `k`.
+    /// The windows with their horizon in `[starts[k], ends[k])` of series `k`.
     fn part(&self, starts: &Tensor, ends: &Tensor, reach_back: bool) -> PyResult<Self> {
         let within: Vec<_> =
             steps(starts)?.into_iter().zip(steps(ends)?).map(|(start, end)| start..end).collect();

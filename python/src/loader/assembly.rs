@@ -1,4 +1,4 @@
-//! The assembly of batches: the arrays of each field, and the tuple or dict that holds those of a batch.
+//! The assembly of batches: the arrays of each field, and the tuple or dict that holds the arrays of a batch.
 //!
 //! Batches are put together only here, whatever makes their arrays: frameworks that view the memory of blocks, a
 //! pipeline on a device, or slices of the data.
@@ -54,7 +54,8 @@ impl Assembly {
     }
 }
 
-/// The functions that take a field of blocks as arrays of a framework. They are documented in batchloom/collate/schema.py.
+/// The functions that take a field of blocks as arrays of a framework. They are documented in
+/// batchloom/collate/schema.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct FieldViews {
     /// A function that splits a column into one array for each batch.
@@ -65,10 +66,11 @@ pub(super) struct FieldViews {
     takes_capsules: bool,
 }
 
-/// A function that makes one array of several neighbouring fields of a batch. It is documented in batchloom/collate/schema.py.
+/// A function that makes one array of several neighbouring fields of a batch. It is documented in
+/// batchloom/collate/schema.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct Join {
-    /// The place of the first of them, among arrays of which earlier ones are joined.
+    /// The place of the first field, counted after earlier fields are joined.
     place: usize,
     /// The number of fields.
     fields: usize,
@@ -76,7 +78,7 @@ pub(super) struct Join {
     make: Py<PyAny>,
 }
 
-/// Batches whose arrays are views of blocks. It is documented in batchloom/delivery/host.py.
+/// Batches of arrays that are views of blocks. It is documented in batchloom/delivery/host.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct HostViews {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
-use batchloom::Error;
+use batchloom::loader::require_process;
 use batchloom::loader::{Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -41,7 +41,8 @@ pub(crate) fn forked() {
     interpreter::forget();
 }
 
-/// The batches of one epoch, which begins with the first. One thread at a time takes from it; a second one gets an error.
+/// The batches of one epoch, which begins with the first. One thread at a time takes from it; a second one gets an
+/// error.
 #[pyclass(frozen, weakref, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Batches {
@@ -151,7 +152,7 @@ impl Batches {
     fn next_in_child<T>(&self, started: u32) -> PyResult<Option<T>> {
         match self.inner.try_lock() {
             Ok(inner) if inner.blocks.is_none() => Ok(None),
-            _ => Err(raise(&Error::Forked { started, current: process::id() })),
+            _ => require_process(started).map(|()| None).map_err(|error| raise(&error)),
         }
     }
 
@@ -202,7 +203,7 @@ impl Inner {
         }
     }
 
-    /// Makes batches of the next portion. Returns false if there is none. Python may raise in the middle, for example
+    /// Makes batches of the next portion. Returns false at the end. Python may raise in the middle, for example
     /// at Ctrl-C; the portion is then still there.
     fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some((assembly, _)) = &self.callables else { return Ok(false) };
@@ -251,7 +252,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the next block. Returns false if there is none.
+    /// Takes the next block. Returns false at the end.
     fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some(block) = self.wait(py)? else {
             self.close(py);

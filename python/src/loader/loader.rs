@@ -208,7 +208,7 @@ impl Loader {
         .map_err(|error| raise(&error))
     }
 
-    /// Makes a seed that of the next epoch and of those after it.
+    /// Makes a seed the seed of the next epoch and of later epochs.
     fn set_seed(&self, seed: u64) {
         self.0.set_seed(seed);
     }
@@ -225,8 +225,8 @@ impl Loader {
         Batches::new(self.0.blocks(), Assembly::Host(views), begin, check, Arc::clone(&self.1))
     }
 
-    /// The batches of the next epoch, whose fields are known with the first block: `views` then makes views of a list of
-    /// their names and types.
+    /// The batches of the next epoch; their fields are known with the first block: `views` then makes views of a list
+    /// of their names and types.
     fn late_batches(&self, views: Py<PyAny>, begin: Py<PyAny>, check: Py<PyAny>) -> Batches {
         Batches::new(self.0.blocks(), Assembly::Late(views), begin, check, Arc::clone(&self.1))
     }
@@ -255,8 +255,8 @@ impl Loader {
         py.detach(form).map(Block).map_err(|error| raise(&error))
     }
 
-    /// One step of a plan, for callers that take its batch of windows from the series themselves. The run stays where it
-    /// is.
+    /// One step of a plan, for callers that take its batch of windows from the series themselves. The run stays where
+    /// it is.
     fn steps_at(&self, py: Python<'_>, plan: &Plan, step: u64, windows: Py<Windows>) -> PyResult<Steps> {
         let steps = py.detach(|| self.0.steps_at(&plan.plan, plan.rank, step));
         steps.map(|steps| Steps { steps, windows }).map_err(|error| raise(&error))
@@ -273,7 +273,7 @@ impl Loader {
     /// Counts steps of the next epoch by a function, where there is memory for it.
     ///
     /// # Errors
-    /// The exception for [`batchloom::Error::Memory`].
+    /// The exception for [`batchloom::Kind::Memory`].
     fn counted<T: Send>(
         &self,
         py: Python<'_>,

@@ -75,7 +75,7 @@ impl PlacementRequest {
         }
     }
 
-    /// The rows of views that move at a time; none for all, 0 for those of one batch.
+    /// The rows of views that move at a time; none for all, 0 for the rows of one batch.
     fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> PyResult<Option<u64>> {
         self.0.rows_at_once(batch_size, batch_bytes, row_bytes).map_err(|error| raise(&error))
     }

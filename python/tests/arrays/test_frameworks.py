@@ -80,8 +80,8 @@ def test_values_that_are_no_arrays():
         frameworks.framework_of("x", [1.0])
 
 
-def test_a_framework_that_is_not_imported_is_not_loaded(script):
-    script(
+def test_a_framework_that_is_not_imported_is_not_loaded(interpreter):
+    interpreter(
         """
         import sys
         from batchloom.arrays import frameworks

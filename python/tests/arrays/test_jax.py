@@ -50,8 +50,8 @@ def test_wide_types_are_narrowed_as_everywhere_in_jax(name):
     assert numpy.array_equal(numpy.asarray(batch), numpy_array(name, (7, 5)))
 
 
-def test_wide_types_stay_where_jax_is_told_so(script):
-    script(
+def test_wide_types_stay_where_jax_is_told_so(interpreter):
+    interpreter(
         """
         import jax
         jax.config.update("jax_enable_x64", True)
@@ -94,8 +94,8 @@ def test_batches_share_the_memory_of_their_block(width):
     assert apart == {-(-8 * width * 4 // 64) * 64}
 
 
-def test_kept_batches_never_change(script):
-    script(
+def test_kept_batches_never_change(interpreter):
+    interpreter(
         """
         import jax
         import numpy
@@ -159,8 +159,8 @@ def test_element_types_that_no_batch_can_have(make):
         bl.TensorDataset(make())
 
 
-def test_arrays_on_several_devices(script):
-    script(
+def test_arrays_on_several_devices(interpreter):
+    interpreter(
         """
         import jax
         import numpy

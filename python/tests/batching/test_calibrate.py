@@ -237,8 +237,8 @@ def test_the_clock_waits_for_the_device(monkeypatch):
     assert devices == []
 
 
-def test_a_device_without_torch(script):
-    script(
+def test_a_device_without_torch(interpreter):
+    interpreter(
         """
         import batchloom as bl
 

@@ -100,7 +100,7 @@ def check(draw, tally, told):
         keys = Counter(case.options["distinct_by"])
         most = max(keys.values())
         firsts = {str(case.options["distinct_by"].index(key)) for key, times in keys.items() if times == most}
-        with refused(bl.ArgumentError, "is that of", firsts, str(most), str(data.rule.batch_size)):
+        with refused(bl.ArgumentError, "have the key of sample", firsts, str(most), str(data.rule.batch_size)):
             case.loader()
         tally.add("refusals")
         return

@@ -8,6 +8,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from batchloom.dataset.base import samples_of
 from batchloom.plan.options import NumberedSamples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def test_blocks_of_any_size_and_any_threads_give_the_same_bytes(
     )
     other = bl.DataLoader(dataset, batching=rule, shuffle=shuffle, labels="x" if labels else None, pad_side=side)
     other._native = type(loader._native)(
-        dataset._native_dataset(),
+        samples_of(dataset).engine(),
         bl.PlanOptions(shuffle=shuffle).native(rule, NumberedSamples(len(dataset))),
         rank=0,
         world_size=1,

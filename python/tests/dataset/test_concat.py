@@ -60,6 +60,18 @@ def test_batches_resume_and_are_pickled(kind):
     assert (parts.plan().fingerprint != loader.plan().fingerprint) == (type(whole) is bl.ConcatDataset)
 
 
+def test_datasets_are_put_together_whatever_was_imported(script):
+    """Modules are imported by the names that a program uses, and a dataset is one name."""
+    script(
+        """
+        import batchloom as bl, numpy
+
+        rows = bl.TensorDataset(numpy.arange(5))
+        assert len(rows.concat(rows)) == 10
+        """
+    )
+
+
 def test_parts_of_a_split_are_disjoint_and_strata_are_those_of_all():
     whole = rows(range(20)).concat(rows(range(20, 40)))
     train, val = whole.split(train=0.8, val=0.2, stratify=whole.indices % 2)

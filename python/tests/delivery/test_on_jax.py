@@ -35,17 +35,17 @@ FOUR = """
 """
 
 
-def four(script, code):
-    return script(textwrap.dedent(FOUR) + textwrap.dedent(code))
+def four(interpreter, code):
+    return interpreter(textwrap.dedent(FOUR) + textwrap.dedent(code))
 
 
 def on_one():
     return NamedSharding(Mesh(numpy.array(jax.devices()[:1]), ("data",)), PartitionSpec("data"))
 
 
-def test_batches_are_on_the_device(script):
+def test_batches_are_on_the_device(interpreter):
     four(
-        script,
+        interpreter,
         """
         for device in jax.devices():
             loader = bl.DataLoader(dataset, 7, shuffle=True, output="jax", device=device)
@@ -57,9 +57,9 @@ def test_batches_are_on_the_device(script):
     )
 
 
-def test_batches_are_sharded(script):
+def test_batches_are_sharded(interpreter):
     four(
-        script,
+        interpreter,
         """
         loader = bl.DataLoader(dataset, 8, shuffle=True, output="jax", device=whole)
         total = jax.jit(lambda batch: batch["x"].sum())
@@ -76,9 +76,9 @@ def test_batches_are_sharded(script):
     )
 
 
-def test_patches_and_sequences_are_sharded_too(script):
+def test_patches_and_sequences_are_sharded_too(interpreter):
     four(
-        script,
+        interpreter,
         """
         windows = bl.WindowDataset(X, input_len=8, horizon=0, patch_len=4, patch_stride=2)
         (expected,) = next(iter(bl.DataLoader(windows, 4, output="numpy")))
@@ -94,9 +94,9 @@ def test_patches_and_sequences_are_sharded_too(script):
     )
 
 
-def test_errors_name_what_to_change(script):
+def test_errors_name_what_to_change(interpreter):
     four(
-        script,
+        interpreter,
         """
         error = said(lambda: next(iter(bl.DataLoader(dataset, 6, output="jax", device=whole))))
         assert "ArgumentError field x of a batch has shape (6, 2)" in error and "drop_last=True" in error, error
@@ -163,8 +163,8 @@ def test_numbers_without_a_value_stay_as_they_are():
     assert numpy.array_equal(numpy.asarray(batch), values, equal_nan=True)
 
 
-def test_narrowing_is_said_once(script):
-    script(
+def test_narrowing_is_said_once(interpreter):
+    interpreter(
         """
         import warnings
         import batchloom as bl

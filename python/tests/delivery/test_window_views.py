@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy
 import pytest
 import torch
+from batchloom.dataset.base import samples_of
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.windows import Shape, equal, loader_of, pretended, shapes
@@ -92,7 +93,8 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
             assert listed(mask) == [[1.0] * 5] * len(samples)
             assert listed(target_mask) == [[1.0] * 3] * len(samples)
             assert all(
-                str(array.dtype).removeprefix("torch.") == dataset._windows.spans["x"].field.dtype for array in (x, y)
+                str(array.dtype).removeprefix("torch.") == samples_of(dataset).array_windows.spans["x"].field.dtype
+                for array in (x, y)
             )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 import batchloom as bl
 import pytest
 import torch
+from batchloom.dataset.base import samples_of
 from batchloom.delivery.on_device import OnDevice
 from batchloom.delivery.window_views import BatchMaker
 from batchloom.device.pipeline import Pipeline
@@ -155,7 +156,9 @@ def test_arrays_of_all_batches_are_apart(way, kind):
             places.append((array.data_ptr(), array.data_ptr() + array.nbytes))
     places.sort()
     assert all(end <= after for (_, end), (after, _) in itertools.pairwise(places))
-    fields = [field.array for field in loader.dataset._arrays() if isinstance(field.array, torch.Tensor)]
+    fields = [
+        field.array for field in samples_of(loader.dataset).location.arrays if isinstance(field.array, torch.Tensor)
+    ]
     for field in fields:
         low, high = field.data_ptr(), field.data_ptr() + field.nbytes
         assert all(end <= low or high <= start for start, end in places)
@@ -299,7 +302,8 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, buffers, monkeyp
 def checked(kind, raises):
     """A dataset whose check raises what ``raises`` returns for the number of its call, if anything."""
     dataset, options = data(kind)
-    check, calls = dataset._check, itertools.count()
+    samples = samples_of(dataset)
+    check, calls = samples.check, itertools.count()
 
     def check_or_raise():
         error = raises(next(calls))
@@ -307,7 +311,7 @@ def checked(kind, raises):
             raise error
         check()
 
-    dataset._check = check_or_raise
+    samples.check = check_or_raise
     return dataset, options
 
 

@@ -13,6 +13,7 @@ import batchloom.arrays.torch
 import numpy
 import pytest
 import torch
+from batchloom.dataset.base import samples_of
 from batchloom.delivery.on_device import TABLE
 from batchloom.device import transfer
 from batchloom.device.pipeline import Pipeline
@@ -42,7 +43,7 @@ def loader_of(mode, kind, size=600, **more):
     dataset, options = data(kind)
     chosen = dict(MODES[mode])
     if "memory_limit" in chosen:
-        chosen["memory_limit"] = sum(field.tensor.nbytes for field in (*dataset._arrays(), *dataset._beside())) - 1
+        chosen["memory_limit"] = sum(field.tensor.nbytes for field in samples_of(dataset).location.all_arrays) - 1
     with blocks(size):
         loader = bl.DataLoader(dataset, **options, **chosen, output="torch", device="meta", **more)
     host = bl.DataLoader(dataset, **options, output="torch", shard_size=loader.placement.shard_size)
@@ -496,7 +497,7 @@ def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
                 assert list(batches) == []
             del batches  # others in the middle
             assert seen(found) == seen(itertools.islice(iter(host), len(found)))
-        assert len(made) == 2 * len(loader.dataset._most_rows(1))
+        assert len(made) == 2 * len(samples_of(loader.dataset).device_data().most_rows(1))
         assert sum(array.nbytes for array in made) <= loader.placement.free
         assert len(guarded) > 2
 

@@ -51,15 +51,15 @@ COLLECTED = """
 """
 
 
-def test_garbage_that_is_collected_while_memory_is_asked_for(script):
+def test_garbage_that_is_collected_while_memory_is_asked_for(interpreter):
     """The iterator itself may be garbage: then its own worker drops it, also while the process ends."""
-    assert script(COLLECTED).strip() == "done"
-    assert script(COLLECTED, "at the end") == ""
+    assert interpreter(COLLECTED).strip() == "done"
+    assert interpreter(COLLECTED, "at the end") == ""
 
 
-def test_threads_that_outlive_the_interpreter_leave_it_alone(script):
+def test_threads_that_outlive_the_interpreter_leave_it_alone(interpreter):
     """Here another thread ends it, so that this one is such a thread."""
-    script(
+    interpreter(
         """
         import threading
         import weakref
@@ -97,10 +97,10 @@ def test_threads_that_outlive_the_interpreter_leave_it_alone(script):
 
 
 @pytest.mark.parametrize("resident", [True, False])
-def test_a_process_ends_with_an_iteration_on_a_device_under_way(script, resident):
+def test_a_process_ends_with_an_iteration_on_a_device_under_way(interpreter, resident):
     """Its workers may be about to ask the interpreter for memory. Twice: without care, two in three hung."""
     for _ in range(2):
-        script(
+        interpreter(
             """
             import sys
 
@@ -116,10 +116,10 @@ def test_a_process_ends_with_an_iteration_on_a_device_under_way(script, resident
         )
 
 
-def test_the_end_waits_for_functions_in_threads_but_not_for_ever(script):
+def test_the_end_waits_for_functions_in_threads_but_not_for_ever(interpreter):
     """A function that goes on for longer than ten seconds is left behind; with torch, its return ended in an abort."""
     started = time.monotonic()
-    script(
+    interpreter(
         """
         import time
 

@@ -17,6 +17,7 @@ import numpy
 import pytest
 import torch
 from batchloom.collate.schema import field_views
+from batchloom.dataset.base import samples_of
 from batchloom.plan.options import NumberedSamples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     loader = bl.DataLoader(dataset, **run.options(), rank=rank, world_size=3, prefetch=prefetch)
     options = {name: value for name, value in run.options().items() if name != "batch_size"}
     loader._native = type(loader._native)(
-        dataset._native_dataset(),
+        samples_of(dataset).engine(),
         bl.PlanOptions(**options).native(loader.batching, NumberedSamples(run.samples)),
         rank=rank,
         world_size=3,

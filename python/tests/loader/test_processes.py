@@ -166,8 +166,8 @@ def test_an_iterator_that_had_ended_before_a_fork_stays_ended(script):
     )
 
 
-def test_a_forked_child_may_exit_as_python_does(script):
-    out = script(
+def test_a_forked_child_may_exit_as_python_does(interpreter):
+    out = interpreter(
         """
         import os
         import sys
@@ -404,14 +404,14 @@ EXIT = """
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_the_interpreter_exits_in_mid_epoch(script, case):
+def test_the_interpreter_exits_in_mid_epoch(interpreter, case):
     for _ in range(10 if case == "a live iterator" else 3):
-        script(joined(EXIT, EXITS[case]))
+        interpreter(joined(EXIT, EXITS[case]))
 
 
-def test_the_interpreter_exits_in_mid_epoch_with_torch(script):
+def test_the_interpreter_exits_in_mid_epoch_with_torch(interpreter):
     for _ in range(2):
-        script(
+        interpreter(
             """
             import torch
             import batchloom as bl

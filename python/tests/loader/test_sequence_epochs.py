@@ -1,6 +1,5 @@
 """Epochs and states of loaders of sequences, also in other processes."""
 
-import dataclasses
 import pickle
 
 import batchloom as bl
@@ -83,7 +82,7 @@ def test_interrupted_cuts_lose_nothing(monkeypatch):
                 raise KeyboardInterrupt
             return first.one(lent)
 
-        return [dataclasses.replace(first, one=interrupted), *others]
+        return [first._replace(one=interrupted), *others]
 
     whole = [batching.held(batch) for batch in loader()]
     monkeypatch.setattr("batchloom.delivery.host.field_views", views)

@@ -10,6 +10,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from batchloom.dataset.base import samples_of
 from oracles.windows import pretended
 
 # The name of a real device, if tests are to run on one.
@@ -39,7 +40,7 @@ def loader_on(way, dataset, size=2000, **options):
     with contextlib.nullcontext() if REAL else pretended(), blocks(size):
         if way != "sharded":
             return bl.DataLoader(dataset, **GIVEN[way], **options), options
-        needed = sum(field.tensor.nbytes for field in (*dataset._arrays(), *dataset._beside()))
+        needed = sum(field.tensor.nbytes for field in samples_of(dataset).location.all_arrays)
         for limit in (max(needed * 2 // 3, 1), max(needed - 1, 1), needed + 1):
             # Two of its shards, or of its batches, may not fit into little.
             with contextlib.suppress(bl.ArgumentError):

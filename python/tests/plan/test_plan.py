@@ -256,7 +256,7 @@ def test_a_plan_of_the_rest_differs_from_the_whole():
 
 
 @pytest.mark.law("L2")
-def test_a_plan_says_the_same_in_another_process(script):
+def test_a_plan_says_the_same_in_another_process(interpreter):
     code = """
         import batchloom as bl
         plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world_size=3)
@@ -265,7 +265,7 @@ def test_a_plan_says_the_same_in_another_process(script):
     plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world_size=3)
     for seed in (0, 1):
         expected = f"{plan.fingerprint} {[batch.tolist() for batch in plan]}\n"
-        assert script(code, PYTHONHASHSEED=seed) == expected
+        assert interpreter(code, PYTHONHASHSEED=seed) == expected
 
 
 # A batch sampler

@@ -9,6 +9,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from batchloom.dataset.base import samples_of as held_by
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.batching import batches_of, flat, rules, sized
@@ -314,7 +315,8 @@ def test_any_step_of_any_size_costs_nothing(samples, shard, seed, at):
 def test_the_most_rows_of_neighbouring_windows_are_those_of_some(lengths, sampled_by, samples):
     dataset = bl.WindowDataset([torch.zeros(n) for n in lengths], 3, short="pad", sampled_by=sampled_by)
     samples = min(samples, len(dataset))
-    ((_, most),) = dataset._most_rows(samples)
+    data = held_by(dataset).device_data()
+    ((_, most),) = data.most_rows(samples)
     starts = range(len(dataset) - samples + 1)
-    rows = [row_range.end - row_range.first for k in starts for row_range in dataset._row_ranges(k, k + samples)]
+    rows = [row_range.end - row_range.first for k in starts for row_range in data.row_ranges(k, k + samples)]
     assert most == max(rows)

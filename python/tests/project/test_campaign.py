@@ -24,7 +24,7 @@ def test_draws_are_what_their_laws_say():
     assert tally.counts["resumes"] > 60
 
 
-def test_faults_end_as_they_should(script):
+def test_faults_end_as_they_should(interpreter):
     code = """
         import sys
         from campaign import faults
@@ -36,7 +36,7 @@ def test_faults_end_as_they_should(script):
                 tally.add(fault.__name__, fault(__import__("random").Random(7)))
         print(tally)
     """
-    assert "interrupts" in script(code, timeout=110)
+    assert "interrupts" in interpreter(code, timeout=110)
 
 
 def one_value(batch):
@@ -131,7 +131,7 @@ def test_other_options_than_the_drawn_ones_are_findings(monkeypatch, changed):
         configurations.campaign(Tally("configurations", 0), 3, most=60)
 
 
-def test_a_process_that_dies_is_a_finding(script):
+def test_a_process_that_dies_is_a_finding(interpreter):
     code = """
         import os, signal
         import pytest
@@ -142,7 +142,7 @@ def test_a_process_that_dies_is_a_finding(script):
         with pytest.raises(AssertionError, match="ended by signal None, expected 9"):
             faults.forked(lambda draw: 1, None, ends_by=9)
     """
-    script(code)
+    interpreter(code)
 
 
 def test_a_lost_batch_is_a_finding(monkeypatch):

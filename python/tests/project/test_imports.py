@@ -3,8 +3,8 @@
 import pytest
 
 
-def test_importing_imports_no_framework(script):
-    script(
+def test_importing_imports_no_framework(interpreter):
+    interpreter(
         """
         import sys
         import batchloom as bl
@@ -20,8 +20,8 @@ def test_importing_imports_no_framework(script):
     )
 
 
-def test_importing_starts_no_thread(script):
-    script(
+def test_importing_starts_no_thread(interpreter):
+    interpreter(
         """
         import os
         import numpy
@@ -34,13 +34,13 @@ def test_importing_starts_no_thread(script):
     )
 
 
-def test_importing_reads_no_environment_and_prints_nothing(script):
-    assert script("import batchloom", RANK="nonsense", BATCHLOOM_POISON="1") == ""
+def test_importing_reads_no_environment_and_prints_nothing(interpreter):
+    assert interpreter("import batchloom", RANK="nonsense", BATCHLOOM_POISON="1") == ""
 
 
 @pytest.mark.parametrize("order", ["torch batchloom", "batchloom torch"])
-def test_order_of_imports(script, order):
-    script(
+def test_order_of_imports(interpreter, order):
+    interpreter(
         f"""
         import importlib
         for name in "{order}".split():
@@ -54,9 +54,9 @@ def test_order_of_imports(script, order):
 
 
 @pytest.mark.parametrize("output", ["torch", "jax"])
-def test_output_imports_what_it_needs(script, output):
+def test_output_imports_what_it_needs(interpreter, output):
     pytest.importorskip(output)
-    script(
+    interpreter(
         f"""
         import sys
         import numpy
@@ -70,8 +70,8 @@ def test_output_imports_what_it_needs(script, output):
     )
 
 
-def test_everything_public_is_there(script):
-    out = script(
+def test_everything_public_is_there(interpreter):
+    out = interpreter(
         """
         import batchloom as bl
         assert sorted(bl.__all__) == bl.__all__ or set(bl.__all__) <= set(dir(bl))
@@ -83,8 +83,8 @@ def test_everything_public_is_there(script):
     assert out.count(".") == 2
 
 
-def test_modules_of_the_package_are_not_among_its_names(script):
-    out = script(
+def test_modules_of_the_package_are_not_among_its_names(interpreter):
+    out = interpreter(
         """
         import types
         import batchloom as bl, batchloom.loader.loader, batchloom.arrays.numpy

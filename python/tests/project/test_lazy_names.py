@@ -7,9 +7,9 @@ import batchloom as bl
 import pytest
 
 
-def test_an_import_of_the_package_loads_none_of_its_modules(script):
+def test_an_import_of_the_package_loads_none_of_its_modules(interpreter):
     """Importing takes the time of the extension alone; modules are imported by the names that a program uses."""
-    script(
+    interpreter(
         """
         import sys
         import batchloom as bl
@@ -39,8 +39,8 @@ def test_each_name_is_that_of_its_module(name):
     assert getattr(value, "__module__", bl._HOMES[name]) == bl._HOMES[name]
 
 
-def test_a_star_imports_all_names(script):
-    script(
+def test_a_star_imports_all_names(interpreter):
+    interpreter(
         """
         from batchloom import *
         import batchloom
@@ -50,8 +50,8 @@ def test_a_star_imports_all_names(script):
     )
 
 
-def test_integrations_are_found_without_importing_a_framework(script):
-    script(
+def test_integrations_are_found_without_importing_a_framework(interpreter):
+    interpreter(
         """
         import sys
         import batchloom as bl

@@ -1,11 +1,12 @@
-"""Docstrings of the package: summaries and descriptions of arguments begin with a verb or a noun."""
+"""Prose: summaries and arguments begin with a verb or a noun, and few turns of phrase make a reader stop."""
 
-import ast
 import re
 from pathlib import Path
 
 import batchloom
+import prose
 import pytest
+from prose import docstrings
 
 PACKAGE = Path(batchloom.__file__).parent
 FILES = sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")])
@@ -14,24 +15,13 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")])
 QUESTION = re.compile(
     r"(what|where|when|who|whom|whose|whether|why|how|which|that|nothing|nobody|none)(ever)?\b", re.IGNORECASE
 )
+# Turns of phrase in 1000 words, over each kind of text and in one file.
+MOST, MOST_IN_A_FILE = 6.5, 12
+# In fewer words, a share means little.
+LEAST_WORDS = 150
+
 SECTIONS = ("Args:", "Attributes:")
 ENTRY = re.compile(r"    (\w+): (.*)")
-
-
-def docstrings(text):
-    """The line and the text of each docstring: of a file, of its classes and functions, and beneath fields."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if found := ast.get_docstring(node):
-                yield getattr(node, "lineno", 1), found
-            for field, string in zip(node.body, node.body[1:], strict=False):
-                if isinstance(field, ast.Assign | ast.AnnAssign) and is_text(string):
-                    yield string.lineno, string.value.value
-
-
-def is_text(node):
-    """Tells whether a statement is a text alone."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def entries(docstring):
@@ -94,3 +84,32 @@ def test_a_question_is_seen(text):
 def test_an_entry_is_seen():
     docstring = "Summary.\n\nArgs:\n    name: Its name,\n        more: no.\n    size: Its size.\n\nRaises:\n    E: No."
     assert list(entries(docstring)) == [("name", "Its name,"), ("size", "Its size.")]
+
+
+TEXTS = prose.texts()
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_few_turns_of_phrase_make_a_reader_stop(kind):
+    whole = prose.total(TEXTS[kind])
+    assert whole.words > 1000
+    assert whole.share <= MOST, f"{kind}: `python tests/prose.py` lists the files with most of them"
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_no_file_is_full_of_turns_of_phrase(kind):
+    long = [text for text in TEXTS[kind] if text.words >= LEAST_WORDS]
+    assert [(text.path.name, round(text.share, 1)) for text in long if text.share > MOST_IN_A_FILE] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("The order is that of the plan, and those of ranks are as many.", 3),
+        ("Data comes and says nothing; let go of it, by which others ask.", 5),
+        ("Samples of its own whose rank goes on: the one that is none.", 5),
+        ("Return the type of the field.", 0),
+    ],
+)
+def test_turns_of_phrase_are_counted(text, count):
+    assert prose.Text(Path(), text).phrases == count

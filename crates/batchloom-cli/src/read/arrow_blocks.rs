@@ -1,7 +1,7 @@
-//! The blocks of Arrow files, looked at before they are read: the reader asks for as much memory as a file tells it to.
+//! The blocks of Arrow files, checked before they are read: the reader allocates the memory that a file declares.
 //!
-//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that tells of more
-//! bytes than can be had, at the cost of reading its metadata.
+//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that tells of
+//! more bytes than can be had, at the cost of reading its metadata.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -64,7 +64,7 @@ fn parsed(message: &[u8]) -> Result<Message<'_>> {
     root_as_message(message).map_err(|error| anyhow!("a message is damaged: {error}"))
 }
 
-/// Checks that the memory can be had that the compressed buffers of a message say they take.
+/// Checks that the memory can be had that the compressed buffers of a message declare.
 fn require_memory(file: &mut File, message: &Message<'_>, body: u64) -> Result<()> {
     let rows = message.header_as_record_batch();
     let rows = rows.or_else(|| message.header_as_dictionary_batch()?.data());

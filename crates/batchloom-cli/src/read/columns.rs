@@ -1,4 +1,4 @@
-//! Lengths in a column of a table: numbers, or lists and texts, whose lengths count.
+//! Lengths in a column of a table: numbers, or lists and texts, which count by length.
 
 use std::path::Path;
 

@@ -27,7 +27,8 @@ const PARQUET: &[u8] = b"PAR1";
 const ARROW: &[u8] = b"ARROW1";
 
 impl Files {
-    /// Keeps panics of the readers of tables, which become errors, from being printed. All others are printed as before.
+    /// Keeps panics of the readers of tables, which become errors, from being printed. Other panics are printed as
+    /// before.
     pub fn silence_panics(self) {
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! Lengths of samples from files. The end of the name says the form, and the file has to agree.
+//! Lengths of samples from files. The end of the name decides the form, and the file has to agree.
 
 #[cfg(feature = "columns")]
 mod arrow_blocks;
@@ -28,7 +28,7 @@ pub(crate) use npy::{npy_array, write_npy};
 pub struct Table {
     /// The names and the types of columns.
     pub schema: SchemaRef,
-    /// The number of rows, if the file says it.
+    /// The number of rows, if the file holds it.
     pub rows: Option<u64>,
     /// The parts in which the file holds rows: row groups, or batches.
     pub chunks: Option<u64>,
@@ -67,7 +67,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form that the name of a file says.
+    /// The form that the name of a file stands for.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
         Ok(match end.as_deref() {

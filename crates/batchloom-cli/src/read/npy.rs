@@ -9,7 +9,7 @@ use npyz::{DType, Deserialize, NpyFile, TypeChar, WriterBuilder};
 
 use super::length;
 
-/// The most bytes of a header, which tells of itself how long it is. NumPy refuses more than 10 000.
+/// The most bytes of a header, which declares its length. NumPy refuses more than 10 000.
 const LONGEST_HEADER: u32 = 1 << 16;
 
 /// Opens an array. A header that is longer than any is refused before there is memory for it.

@@ -23,7 +23,7 @@ impl LengthBuckets {
     /// Batches of `batch_size` samples.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if `batch_size` is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
         Ok(Self { batch_size: positive("batch_size", batch_size)?, pool: Pool::Auto, multiple_of: 1 })
     }
@@ -33,7 +33,7 @@ impl LengthBuckets {
     /// of batch mates stay together from one epoch to the next.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }
@@ -41,7 +41,7 @@ impl LengthBuckets {
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
     }

@@ -1,4 +1,4 @@
-//! `TokenBudget`: each pool sorted by size, then divided greedily, each batch taking as many samples as fit.
+//! `TokenBudget`: each pool sorted by size, then divided greedily into batches that fill the budget.
 //!
 //! Batches are made from the longest sample down, so that the padded length of a batch is known when it begins, and the
 //! number of samples that fit follows from it. Greedy is optimal in the number of batches: to make fewer, one of them
@@ -31,7 +31,7 @@ named!(Count, "count", {
     "real" => Real,
 });
 
-/// Batches of as many samples of similar size as fit into a budget.
+/// Batches of samples of similar size that fill a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TokenBudget {
     max_tokens: u64,
@@ -45,7 +45,7 @@ impl TokenBudget {
     /// Batches of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn new(max_tokens: u64) -> Result<Self> {
         Ok(Self {
             max_tokens: positive("max_tokens", max_tokens)?,
@@ -67,10 +67,10 @@ impl TokenBudget {
         Self { max_length_spread: Some(spread), ..self }
     }
 
-    /// Sets the largest number of samples in a batch. Default: as many as fit.
+    /// Sets the largest number of samples in a batch. Default: no limit but the budget.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
@@ -78,7 +78,7 @@ impl TokenBudget {
     /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if it exceeds the budget.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { sorting: self.sorting.multiple_of(multiple_of, Some(self.max_tokens))?, ..self })
     }
@@ -93,7 +93,7 @@ impl TokenBudget {
     /// Default: [`Pool::Auto`].
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }

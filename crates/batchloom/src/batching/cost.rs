@@ -1,7 +1,7 @@
-//! `Cost`: the cost of a batch, by which batches are compared.
+//! `Cost`: the cost of a batch, for comparing batches.
 //!
-//! The rule [`CostOptimal`](super::CostOptimal), the order of batches with `balance`, and the share of time that ranks wait
-//! ask one value. Without a model, a batch costs its elements, padding counted.
+//! The rule [`CostOptimal`](super::CostOptimal), the order of batches with `balance`, and the share of time that ranks
+//! wait ask one value. Without a model, a batch costs its elements, padding counted.
 
 use serde::Serialize;
 

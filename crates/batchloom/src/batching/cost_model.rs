@@ -2,14 +2,15 @@
 //!
 //! A fit is the least sum of squared relative errors with no coefficient below 0. There are three coefficients, so
 //! every choice of those that are not 0 is tried: the best solution without a negative number is the answer. Each
-//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also tells which shapes leave
-//! a coefficient undetermined.
+//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also finds the shapes that
+//! leave a coefficient undetermined.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use crate::{Error, Result};
 
 /// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
@@ -37,8 +38,8 @@ impl Measurement {
     /// The median time of several runs of a batch of `samples` samples of `length` elements; `timed` runs it once and
     /// returns the seconds.
     ///
-    /// A first run warms up and does not count. There are at least 3 others, and at most 20, until they took 0.2 seconds.
-    /// [`CostModel::calibrate`] measures by the clock of the CPU; a device has a clock of its own.
+    /// A first run warms up and does not count. At least 3 more runs follow, and at most 20, until they took 0.2
+    /// seconds. [`CostModel::calibrate`] measures by the clock of the CPU; a device has another clock.
     ///
     /// # Errors
     /// The first error of `timed`.
@@ -68,21 +69,22 @@ impl CostModel {
     /// A model with these coefficients.
     ///
     /// # Errors
-    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if one of them is negative or not finite, or all are 0.
     pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
         let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
         let all = [fixed, per_token, per_pair];
         match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
             true => Ok(Self { fixed, per_token, per_pair }),
-            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
+            false => Err(BatchingCause::Cost { fixed, per_token, per_pair }.into()),
         }
     }
 
     /// Times `step` on batches of several shapes, and fits a model to the times, in seconds.
     ///
-    /// `step` runs the model, forward or a whole training step, on a batch of so many samples of so many elements.
-    /// Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its measurements.
-    /// The fit says how far it is from them; with an error above 0.2 it does not describe the cost of `step`.
+    /// `step` runs the model, forward or a whole training step, on a batch of a number of samples of a number of
+    /// elements. Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its
+    /// measurements. The fit has its distance from them; with an error above 0.2 it does not describe the cost of
+    /// `step`.
     ///
     /// ```
     /// use batchloom::batching::{CostModel, CostOptimal};
@@ -99,7 +101,7 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), before anything is timed.
+    /// The errors of [`check_shapes`](Self::check_shapes), before anything is timed.
     pub fn calibrate(
         shapes: impl IntoIterator<Item = (u64, u64)>,
         mut step: impl FnMut(u64, u64),
@@ -140,8 +142,8 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or not
-    /// above 0.
+    /// Those of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time that is
+    /// not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
         let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
         Self::check_shapes(&shapes)?;
@@ -166,19 +168,20 @@ impl CostModel {
     /// Checks that measurements of these shapes, `(samples, length)`, determine all coefficients, before they are made.
     ///
     /// # Errors
-    /// [`Error::TooFewShapes`], [`Error::AlikeShapes`], and [`Error::Measurement`] for a shape of no elements.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are fewer than three shapes, if they do not tell the
+    /// coefficients apart, or if one has no elements.
     pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
         if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
             return Err(refused(empty, f64::NAN));
         }
         let distinct: HashSet<_> = shapes.iter().collect();
         if distinct.len() < TERMS {
-            return Err(Error::TooFewShapes { found: distinct.len() });
+            return Err(BatchingCause::TooFewShapes { found: distinct.len() }.into());
         }
         let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
         match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
             true => Ok(()),
-            false => Err(Error::AlikeShapes { shapes: shapes.to_vec() }),
+            false => Err(BatchingCause::AlikeShapes { shapes: shapes.to_vec() }.into()),
         }
     }
 
@@ -226,13 +229,13 @@ const TERMS: usize = 3;
 /// The choices of coefficients that are not 0.
 const CHOICES: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
 
-/// The largest number of sweeps. Rotations of all pairs of columns come to rest long before.
+/// The largest number of sweeps. Rotations of all pairs of columns converge long before.
 const MOST_SWEEPS: usize = 60;
 
 /// One number for each coefficient.
 type Row = [f64; TERMS];
 
-/// Sorts numbers, of which there is one at least, and returns the middle one.
+/// Sorts numbers, at least one, and returns the middle one.
 fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
@@ -240,7 +243,7 @@ fn median(numbers: &mut [f64]) -> f64 {
 
 fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
-    Error::Measurement { samples, length, seconds }
+    BatchingCause::Measurement { samples, length, seconds }.into()
 }
 
 /// The factors of the coefficients in the cost of a batch.
@@ -334,7 +337,7 @@ impl Decomposition {
         values.iter().filter(|&&value| value > least).count()
     }
 
-    /// The shortest of the coefficients that bring all rows nearest to 1; those of other columns are 0.
+    /// The shortest of the coefficients that bring all rows nearest to 1; coefficients of other columns are 0.
     fn nearest_to_ones(&self) -> Row {
         let (values, least) = self.singular();
         let mut found = [0.0; TERMS];

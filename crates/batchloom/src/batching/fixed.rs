@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::{MOST, whole_batches};
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes};
-use crate::{Error, Result};
+use crate::Result;
 
 /// Batches of `batch_size` samples each, in order. The last batch holds the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -25,10 +26,10 @@ impl FixedSize {
     /// Batches of `batch_size` samples.
     ///
     /// # Errors
-    /// [`Error::BatchSize`] if `batch_size` is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
         match batch_size {
-            0 => Err(Error::BatchSize { found: batch_size }),
+            0 => Err(BatchingCause::BatchSize { found: batch_size }.into()),
             batch_size => Ok(Self { batch_size }),
         }
     }

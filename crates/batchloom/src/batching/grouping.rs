@@ -1,8 +1,8 @@
-//! `Grouping`: a key of each sample that decides which samples may share a batch: those of one key alone, or those of
+//! `Grouping`: restricts which samples may share a batch: samples with one key alone, or samples with
 //! different keys.
 //!
-//! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8 bytes
-//! a sample, and O(n log n).
+//! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8
+//! bytes a sample, and O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,9 +11,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::BatchingCause;
 use super::sizes::PoolSizes;
 use super::{PoolBatches, Rule, Sizes, to_index, to_place};
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The key of each sample: samples have the same key if their numbers here are equal.
 ///
@@ -74,9 +75,9 @@ impl Serialize for Keys {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grouping {
-    /// Those of one key.
+    /// Samples with one key.
     Homogeneous(Keys),
-    /// Those of different keys.
+    /// Samples with different keys.
     Distinct(Keys),
 }
 
@@ -119,11 +120,12 @@ impl Grouping {
 
     /// Checks that batches of different keys can be made of `kept` samples, in batches of `batch_size`.
     ///
-    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take, for
-    /// each `t` (Gale 1957, Ryser 1957).
+    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take,
+    /// for each `t` (Gale 1957, Ryser 1957).
     ///
     /// # Errors
-    /// [`Error::TooFrequent`] and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a key is too frequent for that;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
         let Self::Distinct(keys) = self else { return Ok(()) };
         let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
@@ -141,7 +143,7 @@ impl Grouping {
             if !fits {
                 let sample = keys.as_slice().iter().position(|&other| other == key).unwrap_or(0) as u64;
                 let batches = full + u64::from(rest > 0);
-                return Err(Error::TooFrequent { sample, count, batches, batch_size });
+                return Err(BatchingCause::TooFrequent { sample, count, batches, batch_size }.into());
             }
         }
         Ok(())
@@ -183,7 +185,7 @@ fn groups<'a>(places: &'a [u32], ends: &'a [usize]) -> impl Iterator<Item = &'a 
     starts.zip(ends).map(|(start, &end)| &places[start..end])
 }
 
-/// Batches of one key each. Those of a key are cut by the rule, in pools of their own.
+/// Batches of one key each. The rule cuts the batches of a key from separate pools.
 fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
     let mut found = PoolBatches::default();
     let (places, ends) = by_key(keys, grouped.samples);
@@ -212,7 +214,7 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
     found
 }
 
-/// Batches of different keys: the samples of the most frequent key come first, each into the batch with most room.
+/// Batches of different keys: samples of the most frequent key are placed first, each into the batch with most room.
 fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches {
     let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
     let count = samples.len().div_ceil(batch_size);

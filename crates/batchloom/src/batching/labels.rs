@@ -1,12 +1,13 @@
 //! The numbers of labels that losses do not ignore, so that every rank knows the divisor of a step's loss.
 //!
-//! Labels that a loader makes follow from sizes. Where a field of the data is the labels, and some of them are -100, they
-//! have to be counted once: [`Dataset::count_labels`](crate::dataset::Dataset::count_labels) does it.
+//! Labels that a loader makes follow from sizes. Where a field of the data is the labels, and some of them are -100,
+//! they have to be counted once: [`Dataset::count_labels`](crate::dataset::Dataset::count_labels) does it.
 
 use std::sync::Arc;
 
+use super::error::BatchingCause;
 use super::{Rule, Sizes};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The number of labels of each sample that losses do not ignore.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl LabelCounts {
         &self.counts
     }
 
-    /// The number of elements of a piece, or `None` if each number is that of a whole sample.
+    /// The number of elements of a piece, or `None` if each number counts a whole sample.
     pub fn piece(&self) -> Option<u32> {
         self.piece
     }
@@ -46,7 +47,7 @@ impl LabelCounts {
 pub enum Labels {
     /// Each element has the next one as its label, and the last one that a batch takes of a sample has none.
     Next,
-    /// Every sample has as many.
+    /// Every sample has the same number.
     Each(u64),
     /// Samples have `each`, but the last ones: from sample `from` on the first `longer` have `last`, and the others one
     /// less. These are the ends of the rows of a stream.
@@ -98,11 +99,11 @@ pub(crate) struct SampleLabels {
 crate::brief::debug_in_brief!(SampleLabels, [labels], [first]);
 
 impl SampleLabels {
-    /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them: at
+    /// Checks that counts, if labels were counted, fit `samples` samples of these sizes, as `rule` takes them: at
     /// most `most` elements of each.
     ///
     /// # Errors
-    /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not.
     pub(crate) fn new(
         labels: Labels,
         samples: u64,
@@ -128,12 +129,17 @@ impl SampleLabels {
                 (Some(starts.collect()), pieces_before)
             }
             Some(found) => {
-                return Err(Error::LabelCountsPiece { found, limit: rule.limit(), rule: rule.name() });
+                return Err(BatchingCause::LabelCountsPiece {
+                    found,
+                    limit: rule.limit(),
+                    rule: rule.name(),
+                }
+                .into());
             }
         };
         match found == expected {
             true => Ok(Self { labels, first }),
-            false => Err(Error::LabelCountsLength { found, expected }),
+            false => Err(BatchingCause::LabelCountsLength { found, expected }.into()),
         }
     }
 
@@ -167,13 +173,11 @@ fn check_whole(sizes: &[u32], rule: &Rule, most: Option<u32>) -> Result<()> {
     let Some(limit) = most else { return Ok(()) };
     match (0..).zip(sizes).find(|(_, size)| **size > limit) {
         Some((sample, &size)) if rule.limit().is_none() => {
-            let reason = format!(
-                "label_counts are those of whole samples, and sample {sample} has {size} elements, of which {limit} are \
-                 taken; truncate samples beforehand, or leave label_counts out"
-            );
-            Err(Error::PadTo { reason })
+            Err(BatchingCause::LabelCountsPadded { sample, size, limit }.into())
         }
-        Some((sample, &size)) => Err(Error::LabelCountsWhole { sample, size, limit, rule: rule.name() }),
+        Some((sample, &size)) => {
+            Err(BatchingCause::LabelCountsWhole { sample, size, limit, rule: rule.name() }.into())
+        }
         None => Ok(()),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::BatchingCause;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The largest number of samples in all lists together.
 const MOST: usize = u32::MAX as usize;
@@ -28,28 +29,30 @@ pub struct Listed {
 crate::brief::debug_in_brief!(Listed, [batch_size], [samples, ends]);
 
 impl Listed {
-    /// Batches of `samples`, each of which ends where `ends` says.
+    /// Batches of `samples`; batch `k` ends before position `ends[k]`.
     ///
     /// # Errors
-    /// [`Error::EmptyBatch`], and [`Error::PoolTooLarge`] for lists of 2^32 samples or more; [`Error::Lists`] if `ends`
+    /// [`Kind::Argument`](crate::Kind::Argument) if a list is empty, if there are 2^32 samples or more, or if `ends`
     /// decrease or do not end with `samples`.
     pub fn new(samples: impl Into<Arc<[u32]>>, ends: impl Into<Arc<[u32]>>) -> Result<Self> {
         let (samples, ends) = (samples.into(), ends.into());
         if samples.len() > MOST {
-            return Err(Error::PoolTooLarge { found: samples.len() as u64, limit: MOST as u64 });
+            return Err(
+                BatchingCause::PoolTooLarge { found: samples.len() as u64, limit: MOST as u64 }.into()
+            );
         }
         let mut start = 0;
         for (batch, &end) in (0_u64..).zip(ends.iter()) {
             match end {
-                end if end == start => return Err(Error::EmptyBatch { batch }),
+                end if end == start => return Err(BatchingCause::EmptyBatch { batch }.into()),
                 end if end < start => {
-                    return Err(Error::Lists { end: u64::from(end), start: u64::from(start) });
+                    return Err(BatchingCause::Lists { end: u64::from(end), start: u64::from(start) }.into());
                 }
                 end => start = end,
             }
         }
         if super::to_index(start) != samples.len() {
-            return Err(Error::Lists { end: u64::from(start), start: samples.len() as u64 });
+            return Err(BatchingCause::Lists { end: u64::from(start), start: samples.len() as u64 }.into());
         }
         let parts = [xxh3_128(bytemuck::cast_slice(&samples)), xxh3_128(bytemuck::cast_slice(&ends))];
         let digest = xxh3_128(bytemuck::cast_slice(&parts));
@@ -67,7 +70,7 @@ impl Listed {
         self.ends.is_empty()
     }
 
-    /// The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+    /// The number of samples in each batch; the last may hold fewer. `None` for batches that differ in number.
     pub fn batch_size(&self) -> Option<u64> {
         self.batch_size
     }
@@ -108,7 +111,7 @@ impl PoolRule for Listed {
     fn check_lists(&self, samples: u64) -> Result<()> {
         match self.samples.iter().map(|&sample| u64::from(sample)).find(|&sample| sample >= samples) {
             None => Ok(()),
-            Some(found) => Err(Error::SampleRange { found, samples }),
+            Some(sample) => Err(BatchingCause::SampleRange { sample, samples }.into()),
         }
     }
 }

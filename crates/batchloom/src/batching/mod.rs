@@ -4,13 +4,14 @@
 //! sizes of the samples there and divides them, by their places in the pool, into batches. It knows neither the sample
 //! at a place nor the rank that takes a batch.
 //!
-//! A new rule is a file that answers the questions of `pool_rule.rs` and spells the rule as `spelling.rs` asks, a line in
-//! the list of `rule.rs`, and its line among the exports here.
+//! A new rule is a file that answers the questions of `pool_rule.rs` and implements the spelling of `spelling.rs`, a
+//! line in the list of `rule.rs`, and its line among the exports here.
 
 mod buckets;
 mod budget;
 mod cost;
 mod cost_model;
+pub(crate) mod error;
 mod fixed;
 mod grouping;
 mod labels;

@@ -6,7 +6,7 @@
 //! `end` for each `start`, and the slopes descend. So once the later of two starts is better, it stays better (the
 //! quadrangle inequality), also when limits on the batch end the earlier one's reach. A queue of starts, each with the
 //! first end from which it is best, finds every least cost in constant time on average: the least-weight subsequence of
-//! Hirschberg and Larmore (1987), whose search for the crossing is a division here.
+//! Hirschberg and Larmore (1987); their search for the crossing is a division here.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Result;
 
-/// The batches of samples of similar size whose total cost is least.
+/// The batches of samples of similar size with the least total cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CostOptimal {
     cost: CostModel,
@@ -39,8 +39,7 @@ impl CostOptimal {
     /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
-    /// it is less than `multiple_of`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it is less than `multiple_of`.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
         let max_tokens = positive("max_tokens", max_tokens)?;
         self.sorting.check_multiple(Some(max_tokens))?;
@@ -50,7 +49,7 @@ impl CostOptimal {
     /// Sets the largest number of samples in a batch. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
@@ -58,8 +57,7 @@ impl CostOptimal {
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
-    /// it exceeds `max_tokens`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it exceeds `max_tokens`.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { sorting: self.sorting.multiple_of(multiple_of, self.max_tokens)?, ..self })
     }
@@ -74,7 +72,7 @@ impl CostOptimal {
     /// Default: [`Pool::Auto`].
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }

@@ -13,7 +13,7 @@ pub enum Oversize {
     /// No plan is made, and the error names the sample.
     #[default]
     Error,
-    /// The sample has a batch of its own. Only such batches exceed the budget.
+    /// The sample is a batch alone. Only such batches exceed the budget.
     Alone,
     /// The sample is left out, and counted.
     Drop,

@@ -1,24 +1,25 @@
 //! `Packing`: bins of limited capacity, filled without padding.
 //!
-//! Best fit: each sample goes into the fullest bin that still has room for it. Shuffled samples come in the random order
-//! of the epoch, but for those above a quarter of a bin, which come first, the longest at the front: small samples then
-//! fill the gaps, and bins are new in every epoch. Other samples come from the longest to the shortest. Bins are found by
-//! their free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n)
-//! for n samples and a capacity that fits three or four levels.
+//! Best fit: each sample is put into the fullest bin that still has room for it. Shuffled samples are taken in the
+//! random order of the epoch, after all samples above a quarter of a bin, the longest of them first: small samples then
+//! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. Bins
+//! are found by their free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there
+//! at once. O(n) for n samples and a capacity that fits three or four levels.
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::MOST;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
 
-/// Samples above this part of a bin are put into bins before others: they need a bin that has much room.
+/// Samples above this part of a bin are put into bins first: they need a bin that has much room.
 const LARGE: u32 = 4;
 
 /// The treatment of a sample that is larger than a bin.
@@ -41,16 +42,16 @@ named!(PackedOversize, "oversize", {
     "split" => Split,
 });
 
-/// The order in which samples are put into bins, when they are shuffled. Without shuffling, the longest come first.
+/// The order in which samples are put into bins, when they are shuffled. Without shuffling, the longest are first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PackingOrder {
-    /// Samples above a quarter of the bin, the longest first, and then the others in the random order of the epoch. It
+    /// Samples above a quarter of the bin, the longest first, and then the rest in the random order of the epoch. It
     /// fills bins nearly as well, and bins are new in every epoch.
     #[default]
     Random,
-    /// The longest first: the fewest bins. Samples of one pool share bins with much the same others in every epoch.
+    /// The longest first: the fewest bins. Samples of one pool share bins with much the same samples in every epoch.
     Decreasing,
 }
 
@@ -83,19 +84,19 @@ impl Packing {
     /// Bins of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::BinTooLarge`] above 2^28.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
+        let max_tokens = max_tokens.ok_or(BatchingCause::BinTooLarge { found, limit: MOST_TOKENS })?;
         let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
         Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }
 
-    /// Sets the largest number of samples in a bin. Default: as many as fit.
+    /// Sets the largest number of samples in a bin. Default: no limit but the budget.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u32) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
@@ -116,7 +117,7 @@ impl Packing {
     /// a random order keeps no batch mates together, however large the pool.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }

@@ -4,9 +4,10 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::{Sizes, padded, positive};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// Lengths that batches are padded to: each to the smallest that holds its samples.
 ///
@@ -60,12 +61,12 @@ impl PadTo {
     /// Pads to `lengths`, in any order. Samples that are longer than all of them are an error.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if there is no length, or one is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no length, or one is 0.
     pub fn new(lengths: impl IntoIterator<Item = u32>) -> Result<Self> {
         let mut lengths =
             lengths.into_iter().map(|length| positive("pad_to", length)).collect::<Result<Vec<_>>>()?;
         if lengths.is_empty() {
-            return Err(Error::NotPositive { name: "pad_to" });
+            return Err(BatchingCause::NotPositive { option: "pad_to" }.into());
         }
         lengths.sort_unstable();
         lengths.dedup();
@@ -93,13 +94,13 @@ impl PadTo {
         self.lengths.last().copied().unwrap_or(u32::MAX)
     }
 
-    /// The length that a batch is padded to whose longest sample has `size` elements.
+    /// The length that a batch is padded to, given the `size` of its longest sample in elements.
     pub(crate) fn length(&self, size: u32) -> u32 {
         let place = self.lengths.partition_point(|&length| length < size);
         self.lengths.get(place).copied().unwrap_or(self.most())
     }
 
-    /// The first element that is taken of a sample of which `taken` elements are taken.
+    /// The first element that is taken of a sample, given that `taken` elements are taken.
     pub(crate) fn start(&self, size: u32, taken: u32) -> u32 {
         if self.truncate == Truncate::Left { size - taken } else { 0 }
     }
@@ -107,11 +108,12 @@ impl PadTo {
     /// The sizes that samples have in a batch, for a rule that counts padding or (`real`) does not.
     ///
     /// # Errors
-    /// [`Error::TooLong`] with the first sample that is longer than all lengths, unless those are truncated.
+    /// [`Kind::Data`](crate::Kind::Data), with the first sample that is longer than all lengths, unless such samples
+    /// are truncated.
     pub(crate) fn sizes(&self, sizes: &Sizes, real: bool) -> Result<Sizes> {
         let (most, own) = (self.most(), sizes.as_slice());
         if let (Truncate::Error, Some(sample)) = (self.truncate, own.iter().position(|&size| size > most)) {
-            return Err(Error::TooLong { sample: sample as u64, size: own[sample], most });
+            return Err(BatchingCause::TooLong { sample: sample as u64, size: own[sample], most }.into());
         }
         let counted = |&size: &u32| if real { size.min(most) } else { self.length(size) };
         Ok(Sizes::new(own.iter().map(counted).collect::<Vec<_>>()))
@@ -128,7 +130,7 @@ pub(crate) enum Rounding<'a> {
 }
 
 impl Rounding<'_> {
-    /// The length of a batch whose longest sample has `size` elements.
+    /// The length of a batch, given the `size` of its longest sample in elements.
     pub(crate) fn up(self, size: u32) -> u64 {
         match self {
             Self::Multiple(multiple_of) => padded(size, multiple_of),

@@ -1,11 +1,12 @@
 //! Checks of parameters that rules share.
 
-use crate::{Error, Result};
+use super::error::BatchingCause;
+use crate::Result;
 
 /// Returns a parameter that has to be at least 1, and refuses 0.
-pub(super) fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
+pub(super) fn positive<T: Default + PartialEq>(option: &'static str, value: T) -> Result<T> {
     match value == T::default() {
-        true => Err(Error::NotPositive { name }),
+        true => Err(BatchingCause::NotPositive { option }.into()),
         false => Ok(value),
     }
 }

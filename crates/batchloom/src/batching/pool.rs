@@ -25,9 +25,9 @@ const LEAST_BATCHES: u64 = 2;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pool {
-    /// As many as keep batches new in every epoch: a quarter of the samples that are shuffled together, at most 16 384 and
-    /// at least two batches. [`LengthBuckets`](super::LengthBuckets) and [`Packing`](super::Packing), which have other
-    /// means to the same end, take up to 16 384.
+    /// As many as keep batches new in every epoch: a quarter of the samples that are shuffled together, at most 16 384
+    /// and at least two batches. [`LengthBuckets`](super::LengthBuckets) and [`Packing`](super::Packing), which have
+    /// other means to the same end, take up to 16 384.
     #[default]
     Auto,
     /// This many, in the unit of the rule: samples, or batches for [`LengthBuckets`](super::LengthBuckets).
@@ -48,15 +48,14 @@ impl FromStr for Pool {
     /// Reads a number of samples, or the name of a choice.
     ///
     /// # Errors
-    /// [`Error::Choice`] for any other text.
+    /// [`Kind::Argument`](crate::Kind::Argument) for any other text.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
             "all" => Ok(Self::All),
-            number => number.parse().map(Self::Of).map_err(|_| Error::Choice {
-                option: "pool",
-                found: text.to_owned(),
-                expected: "a number, \"all\", or nothing for the default".to_owned(),
+            number => number.parse().map(Self::Of).map_err(|_| {
+                let expected = "a number, \"all\", or nothing for the default";
+                Error::no_choice("pool", text, expected.to_owned())
             }),
         }
     }
@@ -76,7 +75,7 @@ impl Pool {
         matches!(self, Self::Of(_))
     }
 
-    /// The number of samples in a pool of a rule whose batches hold about `in_batch` samples, where `samples` are
+    /// The number of samples in a pool of a rule with about `in_batch` samples in a batch, where `samples` are
     /// shuffled together.
     pub(super) fn samples(self, in_batch: u64, samples: u64) -> u64 {
         match self {
@@ -106,7 +105,7 @@ pub(super) fn whole_batches(samples: u64, batch_size: u64) -> u64 {
     samples.max(batch_size) / batch_size * batch_size
 }
 
-/// The number of samples of mean size that fill a batch: as many as a budget takes, if there is one, and at most
+/// The number of samples of mean size that fill a batch: within the budget, if there is one, and at most
 /// `max_samples`. One sample if nothing limits a batch.
 pub(super) fn samples_in_batch(
     max_tokens: Option<u64>,

@@ -12,7 +12,7 @@ pub(crate) struct PoolBatches {
 }
 
 impl PoolBatches {
-    /// Appends the batches of a part of the pool, whose places are those of `part`.
+    /// Appends the batches of a part of the pool; their places count within `part`.
     pub(super) fn append(&mut self, batches: &Self, part: &[u32]) {
         let before = self.places.len();
         if !self.starts.is_empty() || !batches.starts.is_empty() {

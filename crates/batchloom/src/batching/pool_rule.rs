@@ -1,6 +1,6 @@
-//! `PoolRule`: the questions that a plan asks of a rule. Each rule answers them in its own file.
+//! `PoolRule`: the questions that a plan has for a rule. Each rule answers them in its own file.
 //!
-//! A rule has to say how large its pools are and how it cuts one. Every other question has an answer by default: the
+//! A rule has to define how large its pools are and how it cuts one. Every other question has an answer by default: the
 //! answer of a rule that sorts the samples of a pool by size, pads them, and has no budget.
 
 use std::any::Any;
@@ -10,14 +10,14 @@ use crate::Result;
 
 /// A rule for which samples of a pool share a batch.
 pub(super) trait PoolRule: Any {
-    /// Cuts a pool, whose samples passed [`Rule::check`](super::Rule::check), into batches.
+    /// Cuts a pool into batches. Its samples passed [`Rule::check`](super::Rule::check).
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches;
 
     /// The number of samples in a pool, where `samples` are shuffled together. `sizes` are the sizes of all samples of
     /// the dataset.
     fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64;
 
-    /// The number of samples in a full batch, if all full batches hold as many.
+    /// The number of samples in a full batch; `None` if full batches differ in number.
     fn batch_size(&self) -> Option<u64> {
         None
     }
@@ -80,7 +80,7 @@ pub(super) trait PoolRule: Any {
     /// Checks that the rule names samples of a dataset of `samples`, if it names some.
     ///
     /// # Errors
-    /// [`Error::SampleRange`](crate::Error::SampleRange).
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     fn check_lists(&self, _samples: u64) -> Result<()> {
         Ok(())
     }

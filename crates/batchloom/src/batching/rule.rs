@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::error::BatchingCause;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes};
@@ -15,10 +16,10 @@ use crate::{Error, Result};
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
 
-/// Defines [`Rule`] by the list of rules, each of which implements [`PoolRule`] and [`Spelled`].
+/// Defines [`Rule`] by the list of rules. Each implements [`PoolRule`] and [`Spelled`].
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident($rule:path),)+) => {
-        /// The rule by which samples share a batch.
+        /// The rule that decides which samples share a batch.
         ///
         /// It reads and prints as text, which serde uses too:
         ///
@@ -180,29 +181,31 @@ impl Rule {
     /// Checks that the rule can divide every pool of samples with these sizes.
     ///
     /// # Errors
-    /// [`Error::Oversize`] with the first sample that is too large, [`Error::Dimensions`] if the rule needs one
-    /// variable dimension, and [`Error::PoolTooLarge`].
+    /// [`Kind::Data`](crate::Kind::Data), with the first sample that is too large;
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule needs one variable dimension, or if a pool would hold more
+    /// samples than can be numbered.
     pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
         let limit = u64::from(u32::MAX);
         if in_pool > limit {
-            return Err(Error::PoolTooLarge { found: in_pool, limit });
+            return Err(BatchingCause::PoolTooLarge { found: in_pool, limit }.into());
         }
         let dimensions = sizes.dimensions();
         if dimensions > 1 && (!self.as_pool_rule().takes_dimensions() || self.limit().is_some()) {
-            return Err(Error::Dimensions { rule: self.name(), dimensions });
+            return Err(BatchingCause::Dimensions { rule: self.name(), dimensions }.into());
         }
         let parts = self.as_pool_rule().count_parts(sizes);
         if parts > MOST_PARTS {
-            return Err(Error::PoolTooLarge { found: parts, limit: MOST_PARTS });
+            return Err(BatchingCause::PoolTooLarge { found: parts, limit: MOST_PARTS }.into());
         }
         match self.as_pool_rule().find_oversize(sizes) {
             None => Ok(()),
-            Some(sample) => Err(Error::Oversize {
+            Some(sample) => Err(BatchingCause::Oversize {
                 sample: sample as u64,
                 size: sizes.as_slice()[sample],
                 multiple_of: self.multiple_of(),
                 max_tokens: self.budget().unwrap_or(u64::MAX),
-            }),
+            }
+            .into()),
         }
     }
 }
@@ -225,7 +228,7 @@ impl fmt::Display for Rule {
 /// Reads the text that a rule is printed as.
 ///
 /// # Errors
-/// [`Error::RuleText`], or the error of the rule's own methods for a number that is out of range.
+/// [`Kind::Argument`](crate::Kind::Argument) if the text spells no rule, or has a number that is out of range.
 impl FromStr for Rule {
     type Err = Error;
 

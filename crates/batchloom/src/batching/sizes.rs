@@ -1,11 +1,12 @@
-//! The sizes of samples, by which rules sort, count and budget.
+//! The sizes of samples: rules sort, count and budget by them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::{Error, Result, memory};
+use super::error::BatchingCause;
+use crate::{Result, memory};
 
 /// The sizes of all samples, shared. Each is below 2^32; their sum may exceed it.
 ///
@@ -31,20 +32,15 @@ impl Sizes {
         Self { sizes, extents: None, total, digest }
     }
 
-    /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, those of the
+    /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, the extents of the
     /// second, and so on.
     ///
     /// # Errors
-    /// [`Error::SizeTooLarge`] if a product of extents is not below 2^32; [`Error::Shape`] if the number of extents is
-    /// not a multiple of `dimensions`; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if a product of extents is not below 2^32, or if the number of extents is not
+    /// a multiple of `dimensions`; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
         if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
-            let values = extents.len();
-            return Err(Error::Shape {
-                values,
-                shape: vec![values / dimensions.max(1), dimensions],
-                expected: 0,
-            });
+            return Err(BatchingCause::Extents { extents: extents.len(), dimensions }.into());
         }
         if dimensions == 1 {
             return Ok(Self::new(extents));
@@ -52,9 +48,16 @@ impl Sizes {
         memory::require_each(extents.len(), 4 * size_of::<u32>())?;
         let product = |(sample, extents): (usize, &[u32])| {
             let size = extents.iter().try_fold(1_u32, |size, &extent| size.checked_mul(extent));
-            size.ok_or_else(|| Error::SizeTooLarge { sample: sample as u64, extents: extents.to_vec() })
+            size.ok_or_else(|| BatchingCause::SizeTooLarge {
+                sample: sample as u64,
+                extents: extents.to_vec(),
+            })
         };
-        let sizes: Vec<u32> = extents.chunks(dimensions).enumerate().map(product).collect::<Result<_>>()?;
+        let sizes: Vec<u32> = extents
+            .chunks(dimensions)
+            .enumerate()
+            .map(product)
+            .collect::<std::result::Result<_, BatchingCause>>()?;
         Ok(Self::new(sizes).extended(extents, dimensions))
     }
 
@@ -120,7 +123,7 @@ impl Sizes {
     /// The sizes of the samples at `numbers`.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn gather(&self, numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Result<Self> {
         memory::require_each(numbers.len(), self.sample_bytes())?;
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -133,15 +136,13 @@ impl Sizes {
     /// The sizes of the samples of several datasets, one after the other.
     ///
     /// # Errors
-    /// [`Error::Concat`] if samples differ in more dimensions in one than in another; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if samples differ in more dimensions in one than in another;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn joined(each: &[Self]) -> Result<Self> {
         let dimensions = each.first().map_or(1, Self::dimensions);
         if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {
-            let reason = format!(
-                "samples differ in {dimensions} dimensions in dataset 0 and in {} in dataset {place}; expected the same",
-                each[place].dimensions()
-            );
-            return Err(Error::Concat { reason });
+            let (found, expected) = (each[place].dimensions(), dimensions);
+            return Err(BatchingCause::JoinedDimensions { dataset: place, found, expected }.into());
         }
         let samples = each.iter().map(|sizes| sizes.sizes.len()).fold(0, usize::saturating_add);
         memory::require_each(samples, each.first().map_or(0, Self::sample_bytes))?;
@@ -176,7 +177,7 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) sizes: &'a [u32],
     /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     pub(crate) extents: Option<(usize, &'a [u32])>,
-    /// The number of samples that are shuffled together, these among them, or `None` if they come as stored.
+    /// The number of samples that are shuffled together, these among them, or `None` in stored order.
     pub(crate) together: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ impl Sorted {
         }
     }
 
-    /// Sorts samples above `size`, and leaves the others behind them in the order of the pool.
+    /// Sorts samples above `size`, and leaves the rest behind them in the order of the pool.
     pub(super) fn above(sizes: &[u32], size: u32) -> Self {
         let large: Vec<u32> = sizes.iter().map(|&other| if other > size { other } else { 0 }).collect();
         let places = Self::new(&large).places;

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::samples_in_batch;
 use super::spelling::{Given, Spelling};
 use super::{Oversize, Pool, Sizes, positive};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The options that [`TokenBudget`](super::TokenBudget) and [`CostOptimal`](super::CostOptimal) share.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -26,7 +27,7 @@ impl Sorting {
     /// Sets the largest number of samples in a batch.
     ///
     /// # Errors
-    /// [`Error::NotPositive`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0.
     pub(super) fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
@@ -34,7 +35,7 @@ impl Sorting {
     /// Sets the number that padded lengths are a multiple of, which may not exceed `max_tokens`.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] and [`Error::Multiple`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0, or if `multiple_of` exceeds the budget.
     pub(super) fn multiple_of(self, multiple_of: u32, max_tokens: Option<u64>) -> Result<Self> {
         let sorting = Self { multiple_of: positive("multiple_of", multiple_of)?, ..self };
         sorting.check_multiple(max_tokens)?;
@@ -44,11 +45,11 @@ impl Sorting {
     /// Refuses a budget that is less than the number that padded lengths are a multiple of.
     ///
     /// # Errors
-    /// [`Error::Multiple`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if `multiple_of` exceeds the budget.
     pub(super) fn check_multiple(&self, max_tokens: Option<u64>) -> Result<()> {
         let multiple_of = self.multiple_of;
         match max_tokens.filter(|&max_tokens| u64::from(multiple_of) > max_tokens) {
-            Some(max_tokens) => Err(Error::Multiple { multiple_of, max_tokens }),
+            Some(max_tokens) => Err(BatchingCause::Multiple { multiple_of, max_tokens }.into()),
             None => Ok(()),
         }
     }
@@ -61,7 +62,7 @@ impl Sorting {
     /// Sets the size of a pool.
     ///
     /// # Errors
-    /// [`Error::NotPositive`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0.
     pub(super) fn pool(self, pool: Pool) -> Result<Self> {
         Ok(Self { pool: pool.checked()?, ..self })
     }
@@ -103,7 +104,7 @@ impl Sorting {
     /// Reads the options from the text of a rule with this budget.
     ///
     /// # Errors
-    /// [`Error::RuleText`], and the errors of the setters.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the text spells no rule; and the errors of the setters.
     pub(super) fn read(given: &mut Given<'_>, max_tokens: Option<u64>) -> Result<Self> {
         let sorting = given.set_number("max_samples", Self::default(), Self::max_samples)?;
         let multiple = |sorting: Self, multiple_of| sorting.multiple_of(multiple_of, max_tokens);

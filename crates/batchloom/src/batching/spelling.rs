@@ -1,8 +1,8 @@
 //! The spelling of rules as text, the same in Rust, on the command line, in JSON and in documentation.
 //!
 //! A rule is its name, a colon and the number that it cannot do without, and its options: `fixed-size:64`,
-//! `token-budget:16384,multiple_of=64,oversize=drop`, `cost-optimal:16384,fixed=1024,per_token=1`. Options have the names
-//! that they have in Rust and in Python. Each rule spells and reads itself, in its own file. Promises:
+//! `token-budget:16384,multiple_of=64,oversize=drop`, `cost-optimal:16384,fixed=1024,per_token=1`. Options have the
+//! names that they have in Rust and in Python. Each rule spells and reads itself, in its own file. Promises:
 //!
 //! - Text that a rule is printed as reads as the same rule. Options that have their default value are not printed.
 //! - Text is read whole or refused: an option that the rule does not have is an error that lists those that it has.
@@ -13,6 +13,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::error::BatchingCause;
 use crate::{Error, Result};
 
 /// A rule that text stands for.
@@ -29,7 +30,7 @@ pub(super) trait Spelled: Sized {
     /// Reads the number and the options of the rule from a text that begins with its name.
     ///
     /// # Errors
-    /// [`Error::RuleText`], or the error of the rule's own methods for a number that is out of range.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the text spells no such rule, or has a number that is out of range.
     fn read(given: &mut Given<'_>) -> Result<Self>;
 }
 
@@ -86,7 +87,7 @@ impl<'a> Given<'a> {
     /// Takes the text of a rule apart.
     ///
     /// # Errors
-    /// [`Error::RuleText`] for a part that is no option, and for an option that is given twice.
+    /// [`Kind::Argument`](crate::Kind::Argument) for a part that is no option, and for an option that is given twice.
     pub(super) fn new(text: &'a str) -> Result<Self> {
         let mut parts = text.split(',').map(str::trim);
         let head = parts.next().unwrap_or_default();
@@ -109,15 +110,15 @@ impl<'a> Given<'a> {
         self.name
     }
 
-    /// The error of this text, for a reason that says what was expected.
+    /// The error of this text, with a reason that names what was expected.
     pub(super) fn refuse(&self, reason: impl Into<String>) -> Error {
-        Error::RuleText { text: self.text.to_owned(), reason: reason.into() }
+        BatchingCause::RuleText { text: self.text.to_owned(), reason: reason.into() }.into()
     }
 
     /// The number behind the colon.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if there is none, or the text is no such number.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is none, or the text is no such number.
     pub(super) fn number(&self) -> Result<u64> {
         let missing = || self.refuse(format!("there is no number; expected {}:N", self.name));
         self.number_if_given()?.ok_or_else(missing)
@@ -126,7 +127,7 @@ impl<'a> Given<'a> {
     /// The number behind the colon, if there is one.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if the text is no such number.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the text is no such number.
     pub(super) fn number_if_given(&self) -> Result<Option<u64>> {
         self.number.map(|text| self.parse_number("the number", text)).transpose()
     }
@@ -134,7 +135,7 @@ impl<'a> Given<'a> {
     /// The number that an option is set to, if it is given.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if the text is no such number.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the text is no such number.
     pub(super) fn take_number<T: FromStr>(&mut self, name: &'static str) -> Result<Option<T>> {
         self.take(name).map(|text| self.parse_number(name, text)).transpose()
     }
@@ -142,7 +143,7 @@ impl<'a> Given<'a> {
     /// The rule with the number that an option is set to, if it is given.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if the text is no such number, and the errors of `set`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the text is no such number; and the errors of `set`.
     pub(super) fn set_number<R, T: FromStr>(
         &mut self,
         name: &'static str,
@@ -158,7 +159,7 @@ impl<'a> Given<'a> {
     /// The rule with the word that an option is set to, if it is given.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if there is no such word, and the errors of `set`.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such word; and the errors of `set`.
     pub(super) fn set_word<R, T: FromStr<Err = Error>>(
         &mut self,
         name: &'static str,
@@ -172,7 +173,7 @@ impl<'a> Given<'a> {
     /// Refuses options that were not asked for.
     ///
     /// # Errors
-    /// [`Error::RuleText`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is one.
     pub(super) fn require_read(&self) -> Result<()> {
         let Some((key, _)) = self.options.first() else { return Ok(()) };
         let known = match self.known.as_slice() {

@@ -1,4 +1,4 @@
-//! `BySource`: what forms read, where samples come from several sources of data.
+//! `BySource`: what forms read, for samples of several sources of data.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(crate) struct BySource<T>(Arc<[T]>);
 
 impl<T> BySource<T> {
-    /// Those of several sources.
+    /// The data of several sources.
     pub(crate) fn of_each(each: impl IntoIterator<Item = T>) -> Self {
         Self(each.into_iter().collect())
     }
@@ -22,7 +22,7 @@ impl<T> BySource<T> {
         self.of(0)
     }
 
-    /// Those of all sources, in order.
+    /// The data of all sources, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::convert::{Conversion, Unrepresentable};
+use super::error::CollateCause;
 use super::pad::repeat;
 use super::{Form, Members};
 use crate::{DType, Error, Result};
@@ -149,11 +150,11 @@ impl Cast {
     ) -> Error {
         let sample = member.and_then(|member| members.samples.get(member)).copied();
         let Conversion { from, to, .. } = self.conversion;
-        Error::Unrepresentable { field: self.name.clone(), sample, value, from, to }
+        CollateCause::Unrepresentable { field: self.name.clone(), sample, value, from, to }.into()
     }
 }
 
-/// Memory of this thread, of which nothing is read before it is written.
+/// Memory of this thread. Nothing is read before it is written.
 struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -166,7 +167,7 @@ impl Scratch {
     fn of(&mut self, bytes: usize) -> Result<&mut [u8]> {
         let more = bytes.saturating_sub(self.0.len());
         let failed =
-            |reason: std::collections::TryReserveError| Error::Memory { bytes, reason: reason.to_string() };
+            |reason: std::collections::TryReserveError| Error::out_of_memory(bytes, reason.to_string());
         self.0.try_reserve_exact(more).map_err(failed)?;
         self.0.resize(self.0.len() + more, 0);
         Ok(&mut self.0[..bytes])

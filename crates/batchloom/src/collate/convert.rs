@@ -1,7 +1,7 @@
 //! Conversion of elements from one type to another, scaled on the way: `(x * scale - mean) / std`.
 //!
 //! A value that the other type cannot hold is refused: one outside its range, a fraction or NaN as an integer. Rounding
-//! to a floating type is none of these. Each pair of types has a plain loop of its own, which the compiler turns into
+//! to a floating type is neither. Each pair of types has its own plain loop, which the compiler turns into
 //! vector code; such a loop notes that something was refused, and only then is the value looked for.
 #![expect(
     clippy::cast_possible_truncation,
@@ -167,11 +167,11 @@ impl Conversion {
         }
     }
 
-    /// Converts compact elements, the first of which is element `first` of its sample; `stretch` neighbours share a
+    /// Converts compact elements; the first is element `first` of its sample; `stretch` neighbours share a
     /// channel.
     ///
     /// # Errors
-    /// The first element whose value the target type cannot hold.
+    /// The first element that the target type cannot hold.
     pub(crate) fn convert(
         &self,
         source: &[u8],
@@ -235,8 +235,8 @@ impl Conversion {
         }
     }
 
-    /// The first element that is refused, of some that hold one; `first` numbers the first of them in its sample, `done`
-    /// in the whole.
+    /// The first element that is refused, of some that hold one; `first` numbers the first of them in its sample,
+    /// `done` in the whole.
     fn refused(
         &self,
         source: &[u8],
@@ -472,7 +472,7 @@ where
     held
 }
 
-/// Converts and scales at most as many elements as a tile has from `start` on.
+/// Converts and scales elements from `start` on, at most one tile of them.
 #[inline(always)]
 fn scale_run<S: Stored, T: Floating>(
     source: &[S::Bytes],

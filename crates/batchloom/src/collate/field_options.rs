@@ -1,24 +1,26 @@
-//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by; and what becomes
-//! of them once the field is known, a `FieldConversion`.
+//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by; and what
+//! becomes of them once the field is known, a `FieldConversion`.
 
 use std::sync::Arc;
 
 use super::Form;
 use super::cast::Cast;
 use super::convert::{Affine, Channels, Conversion};
+use super::error::CollateCause;
 use super::scalar::Scalar;
-use crate::{DType, Error, Result};
+use crate::{DType, Result};
 
-/// The options of one field. Values come out as `(x * scale - mean) / std`.
+/// The options of one field. A value `x` becomes `(x * scale - mean) / std`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldOptions {
-    /// The type in batches. Default: that of the data, or float32 for integers that are scaled.
+    /// The type in batches. Default: the type of the data, or float32 for integers that are scaled.
     pub(crate) dtype: Option<DType>,
     pub(crate) scale: Option<f64>,
     /// One number, or one for each channel.
     pub(crate) mean: Vec<f64>,
     pub(crate) std: Vec<f64>,
-    /// The dimension of a sample that `mean` and `std` are given for. Default: that which has as many elements.
+    /// The dimension of a sample that `mean` and `std` are given for. Default: the one with the same number of
+    /// elements.
     pub(crate) channels: Option<Channels>,
 }
 
@@ -47,7 +49,7 @@ pub struct FieldConversion {
 }
 
 impl FieldOptions {
-    /// Returns true if values of type `from` come out as others, or in another type.
+    /// Returns true if values of type `from` change, or get another type.
     pub(crate) fn changes(&self, from: DType) -> bool {
         self.scales() || self.dtype.is_some_and(|dtype| dtype != from)
     }
@@ -60,7 +62,8 @@ impl FieldOptions {
     /// `pad_value` becomes an element of the new type.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(crate) fn cast(
         &self,
         name: &str,
@@ -77,10 +80,10 @@ impl FieldOptions {
         Ok(Arc::new(Cast::new(name, inner, conversion, pad_value)))
     }
 
-    /// The conversion of field `name` that `form` makes, or `None` if it comes out as it is.
+    /// The conversion of field `name` that `form` makes, or `None` if it stays as it is.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn field_conversion(&self, name: &str, form: &dyn Form) -> Result<Option<FieldConversion>> {
         if !self.changes(form.dtype()) {
             return Ok(None);
@@ -93,13 +96,13 @@ impl FieldOptions {
             scale: self.scales().then(|| self.scale.unwrap_or(1.0)),
             mean: self.mean.clone(),
             std: self.std.clone(),
-            channels: self.channels(numbers, &form.sample()).unwrap_or(Channels::Last),
+            channels: self.channels(name, numbers, &form.sample()).unwrap_or(Channels::Last),
             is_total: conversion.is_total(),
             is_padded: form.padding().is_some(),
         }))
     }
 
-    /// The type of a field in a batch, whose elements are stored as `from`.
+    /// The type in a batch of a field that is stored as `from`.
     pub(crate) fn target(&self, from: DType) -> DType {
         match self.changes(from) {
             true => self.dtype.unwrap_or(if is_float(from) { from } else { DType::F32 }),
@@ -109,26 +112,23 @@ impl FieldOptions {
 
     /// The conversion of the elements of a field.
     fn conversion(&self, name: &str, form: &dyn Form) -> Result<Conversion> {
-        let refused = |reason: String| Error::FieldOption { field: name.to_owned(), reason };
+        let field = || name.to_owned();
         let (from, scales) = (form.dtype(), self.scales());
         let to = self.target(from);
         if scales && !is_float(to) {
-            return Err(refused(format!(
-                "scaled values are no {to}; expected dtype float16, bfloat16, float32 or float64"
-            )));
+            return Err(CollateCause::ScaledType { field: field(), to }.into());
         }
-        let affine = scales.then(|| self.affine(to, &form.sample()).map_err(refused)).transpose()?;
+        let affine = scales.then(|| self.affine(name, to, &form.sample())).transpose()?;
         let conversion = Conversion::new(from, to, affine);
-        let types = "expected booleans, integers and floats of at least 16 bits";
-        conversion.ok_or_else(|| refused(format!("{from} is not converted to {to}; {types}")))
+        conversion.ok_or_else(|| CollateCause::NotConverted { field: field(), from, to }.into())
     }
 
-    fn affine(&self, to: DType, sample: &[Option<usize>]) -> Result<Affine, String> {
+    fn affine(&self, name: &str, to: DType, sample: &[Option<usize>]) -> Result<Affine> {
         let (means, stds) = (self.mean.len(), self.std.len());
         if means > 1 && stds > 1 && means != stds {
-            return Err(format!("{means} means and {stds} deviations are given; expected as many of both"));
+            return Err(CollateCause::MeansAndStds { field: name.to_owned(), means, stds }.into());
         }
-        let channels = self.channels(means.max(stds), sample)?;
+        let channels = self.channels(name, means.max(stds), sample)?;
         let affine = Affine::new(to, self.scale.unwrap_or(1.0), &self.mean, &self.std, channels);
         let Self { scale, mean, std, .. } = self;
         affine.ok_or_else(|| {
@@ -140,12 +140,12 @@ impl FieldOptions {
             .into_iter()
             .flatten()
             .collect();
-            format!("{}; expected finite numbers, and no std of 0", given.join(" and "))
+            CollateCause::Scale { field: name.to_owned(), given: given.join(" and ") }.into()
         })
     }
 
     /// The dimension of a sample that `count` numbers are given for.
-    fn channels(&self, count: usize, sample: &[Option<usize>]) -> Result<Channels, String> {
+    fn channels(&self, name: &str, count: usize, sample: &[Option<usize>]) -> Result<Channels> {
         if count <= 1 {
             return Ok(Channels::Last);
         }
@@ -155,20 +155,15 @@ impl FieldOptions {
             Some(Channels::First) => first.then_some(Channels::First),
             Some(Channels::Last) => last.then_some(Channels::Last),
             None if first && last && sample.len() > 1 => {
-                return Err(format!(
-                    "{count} means or deviations may be of the first or of the last dimension of a sample, {}; say which",
-                    extents(sample)
-                ));
+                let (field, extents) = (name.to_owned(), extents(sample));
+                return Err(CollateCause::EitherDimension { field, count, extents }.into());
             }
             None if last => Some(Channels::Last),
             None => first.then_some(Channels::First),
         };
         found.ok_or_else(|| {
-            format!(
-                "{count} means or deviations are given, and samples are {}; expected one, or as many as the first or the \
-                 last dimension has",
-                extents(sample)
-            )
+            let (field, extents) = (name.to_owned(), extents(sample));
+            CollateCause::ChannelCount { field, count, extents }.into()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `Form`: the contract of collation, by which one field of a batch is made.
+//! `Form`: the contract of collation: how one field of a batch is made.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -55,7 +55,7 @@ pub(crate) trait Form: Debug + Send + Sync {
         usize::MAX
     }
 
-    /// The forms of several sources of data, one for each, if samples come from several.
+    /// The forms of several sources of data, one for each, if there are several sources.
     fn sources(&self) -> Option<&[Arc<dyn Form>]> {
         None
     }
@@ -63,10 +63,10 @@ pub(crate) trait Form: Debug + Send + Sync {
     /// Fills the parts of `range` of the members.
     ///
     /// # Errors
-    /// Those of the source that the form reads.
+    /// The samples of the source that the form reads.
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()>;
 
-    /// Fills the parts of samples that do not differ in size, batch by batch: their numbers say all.
+    /// Fills the parts of samples that do not differ in size, batch by batch: their numbers suffice.
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
@@ -82,7 +82,7 @@ pub(crate) trait Form: Debug + Send + Sync {
 
 /// The places of padding in a field, for padding that a form's wrapper makes.
 pub(crate) trait Padding {
-    /// Visits the elements of the part of member `member` that are data, in order. The others are padding.
+    /// Visits the elements of the part of member `member` that are data, in order. The rest is padding.
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>));
 
     /// The bytes of the element that the form itself writes where padding is, if it writes one there.

@@ -61,7 +61,7 @@ pub struct SlotMut<'a> {
 pub struct FunctionSlot {
     /// The shape of a slot, or `None` for the largest extents of the batch.
     pub(super) shape: Option<Vec<usize>>,
-    /// The type of an element, or `None` for that of samples.
+    /// The type of an element, or `None` for the type of samples.
     pub(super) dtype: Option<DType>,
     /// The name by which a process knows the function.
     name: String,

@@ -18,7 +18,7 @@ thread_local! {
 #[derive(Default)]
 struct Resizing {
     resizer: Resizer,
-    /// An image that is not aligned as its type asks.
+    /// An image that is not aligned as its type requires.
     aligned: Vec<u32>,
     /// An image that was resized and has its channels in another dimension than its slot.
     resized: Vec<u32>,
@@ -117,7 +117,7 @@ fn planes(
 /// The width and the height of an image, and its bytes.
 type Plane<T> = ((u32, u32), T);
 
-/// Resizes an image whose pixels are of one type.
+/// Resizes an image of one type of pixels.
 fn plane<P: PixelTrait>(
     resizer: &mut Resizer,
     options: &ResizeOptions,

@@ -15,7 +15,7 @@ pub(crate) struct Members {
     pub(crate) fillers: usize,
     /// True for each member that is banned: its place holds no data. Empty if all count.
     pub(crate) banned: Vec<bool>,
-    /// The samples. If they do not differ in size this is empty, and workers ask the plan for them.
+    /// The samples. If they do not differ in size this is empty, and workers read them from the plan.
     pub(crate) samples: Vec<u64>,
     /// The place of each sample in the data that forms read. Empty if it is the sample itself.
     pub(crate) rows: Vec<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Members {
     pub(crate) ends: Vec<usize>,
     /// For each field of compressed rows, the entry with which each sample begins, and the number of all.
     pub(crate) entry_ends: Vec<Vec<usize>>,
-    /// The members as each field with lengths of its own has them.
+    /// The members as each field with separate lengths has them.
     pub(crate) own: Vec<Self>,
 }
 
@@ -61,7 +61,7 @@ impl Members {
         Self { count: samples.len(), samples, starts, extents, union, ends, ..Self::default() }
     }
 
-    /// The same members, and what fields with lengths of their own take of them: all.
+    /// The same members; fields with separate lengths take all of them.
     pub(crate) fn with_own(
         mut self,
         fields: &[BySource<Sequences>],
@@ -140,7 +140,7 @@ impl Members {
         Self { count: samples.len(), fillers, samples, rows, sources, ..Self::default() }
     }
 
-    /// The same members, whose samples have any number of entries in sparse rows.
+    /// The same members, with any number of entries in sparse rows.
     pub(crate) fn with_entries(self, compressed: &[BySource<SparseRows>]) -> Self {
         let ends = |rows: &BySource<SparseRows>| {
             let ends = (0..self.count).scan(0, |end: &mut usize, member| {
@@ -152,8 +152,8 @@ impl Members {
         Self { entry_ends: compressed.iter().map(ends).collect(), ..self }
     }
 
-    /// The entry of a batch with which a member begins in the compressed rows number `place`: 0 for members that are not
-    /// listed.
+    /// The entry of a batch with which a member begins in the compressed rows number `place`: 0 for members that are
+    /// not listed.
     pub(super) fn entry(&self, place: usize, member: usize) -> usize {
         self.entry_ends.get(place).map_or(0, |ends| ends[member])
     }
@@ -178,7 +178,7 @@ impl Members {
         self.banned.get(member).is_some_and(|&banned| banned)
     }
 
-    /// The same members, of whose samples those in `banned` are banned. It is in ascending order.
+    /// The same members, with the samples in `banned` banned. It is in ascending order.
     pub(crate) fn banning(self, banned: &[u64]) -> Self {
         let is_banned = |sample: &u64| banned.binary_search(sample).is_ok();
         match self.samples.iter().any(is_banned) {
@@ -228,7 +228,7 @@ impl Members {
         if self.rows.is_empty() { &self.samples[range] } else { &self.rows[range] }
     }
 
-    /// Some members whose samples do not differ in size.
+    /// Some members with samples of one size.
     pub(super) fn taken(&self, range: Range<usize>) -> Taken<'_> {
         let sources = self.sources.get(range.clone()).unwrap_or_default();
         Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources }

@@ -1,11 +1,12 @@
 //! Collation: turns the bytes of samples into the bytes of batches.
 //!
 //! A [`Form`] makes one field of a batch. It knows arrays and slots, neither datasets nor plans nor threads. One form a
-//! file; a dataset says which forms make its batches.
+//! file; a dataset lists the forms that make its batches.
 
 mod by_source;
 mod cast;
 mod convert;
+pub(crate) mod error;
 mod field_options;
 mod form;
 mod function_slot;

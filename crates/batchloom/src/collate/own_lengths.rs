@@ -1,4 +1,4 @@
-//! Fields with lengths of their own: another form's field, made of the members as that field has them.
+//! Fields with separate lengths: another form's field, made of the members as that field has them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{Form, Members, Padding};
 use crate::{DType, Result};
 
-/// The field of another form, whose samples differ in size from those of other fields.
+/// The field of another form, with other sizes of samples than the rest of the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnLengths {
     pub(crate) inner: Arc<dyn Form>,
-    /// The place of the field among those with lengths of their own.
+    /// The place of the field among the fields with separate lengths.
     pub(crate) place: usize,
 }
 

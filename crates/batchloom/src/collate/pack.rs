@@ -1,8 +1,8 @@
-//! `pack`: samples one after the other without padding, and the fields that tell them apart.
+//! `pack`: samples one after the other without padding, and the fields with their boundaries.
 //!
-//! Boundaries, positions and segments say the same thing in the three ways that kernels ask for: `cu_seqlens` begins at
+//! Boundaries, positions and segments are the same fact in the three forms that kernels take: `cu_seqlens` begins at
 //! 0 and ends with the number of elements, a position is 0 exactly where a segment begins, and segment numbers count up
-//! from 0. A sample without elements has a segment of its own, which is empty.
+//! from 0. A sample without elements is an empty segment.
 
 use std::ops::Range;
 
@@ -115,8 +115,8 @@ impl Form for Offsets {
     }
 }
 
-/// The place of the first boundary that is written with a member: the first boundary goes with the first sample, and each
-/// sample has the one at its end.
+/// The place of the first boundary that is written with a member: the first boundary goes with the first sample, and
+/// each sample has the one at its end.
 fn start_of_end(member: usize) -> usize {
     if member == 0 { 0 } else { member + 1 }
 }
@@ -127,8 +127,8 @@ fn ends<'a>(members: &'a Members, range: &Range<usize>) -> &'a [usize] {
     &members.ends[first..=range.end]
 }
 
-/// The number of each element in its sample: `[elements]`, int64. A sample that continues from an earlier batch begins at 0
-/// again.
+/// The number of each element in its sample: `[elements]`, int64. A sample that continues from an earlier batch begins
+/// at 0 again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Positions;
 

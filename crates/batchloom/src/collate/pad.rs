@@ -102,7 +102,7 @@ impl Padding for Pad {
     }
 }
 
-/// Visits the lines of data of a slot of extents `slot`, of which `taken` are data, in elements: `row` for each place of
+/// Visits the lines of data of a slot of extents `slot`; `taken` of them are data, in elements: `row` for each place of
 /// the last dimension. The slot begins with element `start`.
 fn lines(
     side: PadSide,
@@ -124,7 +124,7 @@ fn lines(
 }
 
 impl Pad {
-    /// The extents of a slot in the leading dimensions. If samples differ in one, it is that of the union.
+    /// The extents of a slot in the leading dimensions. If samples differ in one, the union has it.
     fn leading(&self, members: &Members) -> Vec<usize> {
         let same = self.sequences.frame().into_iter().map(|extent| extent.map_or(0, number));
         let mut extents: Vec<usize> = same.collect();
@@ -134,14 +134,14 @@ impl Pad {
         extents
     }
 
-    /// Prefetches a sample whose values begin with row `start`.
+    /// Prefetches the sample with `start` as its first row of values.
     fn prefetch(&self, members: &Members, member: usize, start: usize) {
         let rows = self.sequences.rows();
         let row = start + members.start(member);
         prefetch_rows(self.sequences.values().bytes(), rows, row, members.length(member) * rows.bytes());
     }
 
-    /// Fills a slot with a sample along one dimension, whose values begin with row `start`.
+    /// Fills a slot with a sample along one dimension; `start` is its first row of values.
     fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) {
         let (rows, length) = (self.sequences.rows(), members.length(member));
         let first = start + members.start(member);

@@ -20,7 +20,7 @@ const LONG: usize = 2048;
 pub(super) struct Prefetch {
     /// The number of bytes at the start of a row that are asked for.
     pub(super) bytes: usize,
-    /// The number of rows between the one that is copied and the one that is asked for.
+    /// The number of rows between the row that is copied and the row that is prefetched.
     pub(super) ahead: usize,
 }
 

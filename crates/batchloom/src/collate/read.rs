@@ -1,4 +1,4 @@
-//! `ReadField`: one field of a batch whose samples were read on demand.
+//! `ReadField`: one field of a batch of samples that were read on demand.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub trait ReadSamples: Debug + Send + Sync {
     /// Fills consecutive slots of field `field`.
     ///
     /// # Errors
-    /// Those of a process that holds the samples, or of a function that fills slots.
+    /// The slots of a process that holds the samples, or of a function that fills slots.
     fn write(
         &self,
         field: usize,
@@ -35,7 +35,7 @@ pub struct SlotTarget<'a> {
 /// The samples of a batch, in the parts in which they were read: the members of each, and the samples.
 pub(crate) type ReadParts = Arc<[(Range<usize>, Arc<dyn ReadSamples>)]>;
 
-/// The field of a batch whose samples were read: `[samples, ..slot]`, or `[elements, ..inner]` of all samples.
+/// The field of a batch of read samples: `[samples, ..slot]`, or `[elements, ..inner]` of all samples.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadField {
     pub(crate) parts: ReadParts,
@@ -43,7 +43,7 @@ pub(crate) struct ReadField {
     pub(crate) field: usize,
     pub(crate) writer: SlotWriter,
     pub(crate) concatenates: bool,
-    /// True if members say which elements are taken of each sample along its first dimension.
+    /// True if members hold which elements are taken of each sample along its first dimension.
     pub(crate) is_variable: bool,
     /// The shape of the sample of each member, or `None` for one that could not be read.
     pub(crate) shapes: Arc<[Option<Vec<usize>>]>,
@@ -138,10 +138,10 @@ impl Padding for ReadField {
 }
 
 impl SlotTarget<'_> {
-    /// Fills consecutive slots with arrays: zeros where there is none.
+    /// Fills consecutive slots with arrays: zeros where there is no array.
     ///
     /// # Errors
-    /// Those of [`SlotWriter::write`].
+    /// The errors of [`SlotWriter::write`].
     pub fn fill<'a>(
         &self,
         places: &[SlotPlace],
@@ -162,7 +162,7 @@ impl SlotTarget<'_> {
     }
 }
 
-/// A field whose slots have one shape that is known beforehand, and which a reader fills while it reads: `[samples,
+/// A field with slots of one known shape, which a reader fills while it reads: `[samples,
 /// ..slot]`.
 #[derive(Debug, Clone)]
 pub(crate) struct DirectSlots {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Channels;
+use super::error::CollateCause;
 use crate::error::ReadError;
 use crate::{DType, Result};
 
@@ -65,16 +66,15 @@ impl Resize {
         }
     }
 
-    /// Refuses, in words, a size without pixels, and any where the crate is built without the means to resize.
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Refuses a size without pixels, and any where the crate is built without the means to resize.
+    pub(super) fn check(&self, field: &str) -> Result<()> {
+        let field = field.to_owned();
         if self.height == 0 || self.width == 0 {
-            let Self { height, width, .. } = self;
-            return Err(format!("images are resized to {height} x {width} pixels; expected at least 1 x 1"));
+            let (height, width) = (self.height, self.width);
+            return Err(CollateCause::ResizePixels { field, height, width }.into());
         }
         if cfg!(not(feature = "image")) {
-            return Err("batchloom is built without its feature image; expected it for images that are \
-                        resized"
-                .to_owned());
+            return Err(CollateCause::ResizeFeature { field }.into());
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Resize {
         ReadError::Image { name, found, shape: shape.to_vec(), expected }.into()
     }
 
-    /// The extents of an image of this type and shape, or `None` if it is none.
+    /// The extents of an image of this type and shape, or `None` if they are no image.
     pub(super) fn extents(&self, dtype: DType, shape: &[usize]) -> Option<Extents> {
         let (height, width, channels) = match *shape {
             [height, width] => (height, width, 1),
@@ -116,7 +116,7 @@ impl Resize {
         (fits && height > 0 && width > 0).then_some(Extents { height, width, channels })
     }
 
-    /// Returns true if images of these shapes, each with as many dimensions, have as many channels.
+    /// Returns true if images of these shapes, with equal numbers of dimensions, have equal numbers of channels.
     pub(super) fn same_channels(&self, one: &[usize], other: &[usize]) -> bool {
         match self.channels {
             Channels::First => one.len() != 3 || one[0] == other[0],

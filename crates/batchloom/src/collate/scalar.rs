@@ -1,7 +1,8 @@
 //! `Scalar`: one value of any type, which becomes an element of the type of a field.
 
 use super::Conversion;
-use crate::{DType, Error, Result};
+use super::error::CollateCause;
+use crate::{DType, Result};
 
 /// A number, a truth value, or the bytes of an element: the value that pads a field, before its type is known.
 ///
@@ -27,14 +28,16 @@ impl Scalar {
     /// The bytes of an element of type `dtype`, of the field `field`.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] if the type does not hold the value, and [`Error::PadValue`] if bytes are more or fewer
+    /// [`Kind::Argument`](crate::Kind::Argument) if the type does not hold the value, or if bytes are more or fewer
     /// than those of an element.
     pub(crate) fn element(&self, field: &str, dtype: DType) -> Result<Vec<u8>> {
         let expected = dtype.size();
         let number = match &self.0 {
             Value::Bytes(bytes) if bytes.len() == expected => return Ok(bytes.clone()),
             Value::Bytes(bytes) => {
-                return Err(Error::PadValue { field: field.to_owned(), found: bytes.len(), expected });
+                return Err(
+                    CollateCause::PadValue { field: field.to_owned(), found: bytes.len(), expected }.into()
+                );
             }
             Value::Bool(value) => (dtype == DType::Bool).then(|| vec![u8::from(*value)]),
             Value::Signed(number) => converted(DType::I64, &number.to_ne_bytes(), dtype),
@@ -42,8 +45,7 @@ impl Scalar {
             Value::Float(number) => converted(DType::F64, &number.to_ne_bytes(), dtype),
         };
         number.ok_or_else(|| {
-            let reason = format!("padding is {self}, which {dtype} does not hold");
-            Error::FieldOption { field: field.to_owned(), reason }
+            CollateCause::PadNumber { field: field.to_owned(), value: self.to_string(), dtype }.into()
         })
     }
 }

@@ -1,8 +1,8 @@
-//! `Slot`: the way from a sample of its own shape to its place in a batch.
+//! `Slot`: the way from a sample of any shape to its place in a batch.
 //!
-//! A field whose samples are read on demand, or differ in shape, has a slot of one shape for each sample of a batch. A
-//! [`Slot`] says which shape that is, given those of the samples; a [`SlotWriter`] then fills slots, one sample at a
-//! time and without knowing the others, so that threads and processes share the work.
+//! A field of samples that are read on demand, or differ in shape, has a slot of one shape for each sample of a batch.
+//! A [`Slot`] computes that shape from the shapes of the samples; a [`SlotWriter`] then fills slots, one sample at a
+//! time and without knowing the rest, so that threads and processes share the work.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::{DType, Result, Tensor};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Slot {
-    /// Samples have one shape, which is that of the slot.
+    /// Samples have one shape, and so does the slot.
     #[default]
     Same,
     /// Samples are padded to the largest extent of the batch in each dimension.
@@ -93,7 +93,7 @@ impl Keep {
 }
 
 impl From<PadSide> for Keep {
-    /// The place of the data, where padding goes on `side`.
+    /// The place of the data, with padding on `side`.
     fn from(side: PadSide) -> Self {
         match side {
             PadSide::Right => Self::Start,
@@ -109,7 +109,7 @@ impl From<FunctionSlot> for Slot {
 }
 
 impl Slot {
-    /// The slot that a text stands for, as a front end writes it, or `None` if there is none.
+    /// The slot that a text stands for, as a front end writes it, or `None` if the text is unknown.
     #[doc(hidden)]
     pub fn from_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -120,7 +120,7 @@ impl Slot {
         matches!(self, Self::Pad(_) | Self::Crop(_))
     }
 
-    /// The type of the elements of a slot, given that of samples.
+    /// The type of the elements of a slot, given the type of samples.
     pub(crate) fn dtype(&self, dtype: DType) -> DType {
         match self {
             Self::Function(function) => function.dtype.unwrap_or(dtype),
@@ -129,9 +129,9 @@ impl Slot {
     }
 
     /// Refuses, in words, a slot that cannot be filled with any sample.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, field: &str) -> Result<()> {
         match self {
-            Self::Resize(resize) => resize.check(),
+            Self::Resize(resize) => resize.check(field),
             _ => Ok(()),
         }
     }
@@ -163,11 +163,12 @@ impl Slot {
         }
     }
 
-    /// The shape of a slot, given those of the samples of its batch, which have as many dimensions as the first.
+    /// The shape of a slot, given the shapes of the samples of its batch, all with the number of dimensions of the
+    /// first.
     ///
     /// # Errors
-    /// [`ReadError::SlotRank`] if samples have fewer dimensions than the slot, and [`ReadError::TooLong`] if one is longer
-    /// than the slot may be.
+    /// [`ReadError::SlotRank`] if samples have fewer dimensions than the slot, and [`ReadError::TooLong`] if one is
+    /// longer than the slot may be.
     pub(crate) fn shape<'a>(
         &self,
         field: &str,
@@ -201,7 +202,7 @@ impl Slot {
         }
     }
 
-    /// The shape of a slot for samples of which one is of shape `sample`, if it is the same in every batch.
+    /// The shape of a slot, given the shape `sample` of one sample, if it is the same in every batch.
     pub(crate) fn fixed_shape(&self, sample: &[usize]) -> Option<Vec<usize>> {
         match self {
             Self::Pad(_) | Self::Function(FunctionSlot { shape: None, .. }) => None,
@@ -220,8 +221,8 @@ impl Slot {
         extents.iter().zip(slot).map(pair).unzip()
     }
 
-    /// The elements of a slot that are data along one dimension of samples, and the elements of the slot along it; `None`
-    /// where a function decides.
+    /// The elements of a slot that are data along one dimension of samples, and the elements of the slot along it;
+    /// `None` where a function decides.
     pub(super) fn data_along(
         &self,
         dimension: usize,
@@ -254,7 +255,7 @@ impl Slot {
         runs(&self.boxes(extents, slot).1, slot, 0, each);
     }
 
-    /// The place of a sample where its extents differ from those of its slot.
+    /// The place of a sample where its extents differ from the extents of its slot.
     fn keep(&self) -> Keep {
         match self {
             Self::Same | Self::Resize(_) | Self::Function(_) => Keep::Start,
@@ -294,7 +295,7 @@ pub(super) fn runs(
 pub struct SlotWriter {
     /// The way from a sample to its slot.
     pub slot: Slot,
-    /// The shape of a slot. Of concatenated samples, the first extent is that of each [`SlotPlace`].
+    /// The shape of a slot. For concatenated samples, each [`SlotPlace`] has the first extent.
     pub shape: Vec<usize>,
     /// The type of an element.
     pub dtype: DType,
@@ -341,7 +342,7 @@ impl SlotWriter {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
 
-    /// The shape of the slot of a part of a sample that is concatenated with others, or of any sample.
+    /// The shape of the slot of a part of a sample that is concatenated with more samples, or of any sample.
     pub fn shape_of(&self, place: &SlotPlace, concatenates: bool) -> Vec<usize> {
         let mut shape = self.shape.clone();
         if let (true, Some((_, taken)), Some(first)) = (concatenates, place.part, shape.first_mut()) {

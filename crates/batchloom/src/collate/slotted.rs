@@ -1,4 +1,4 @@
-//! `Slotted`: the field of another form, each sample of which goes into a slot; and the mask and the lengths that describe
+//! `Slotted`: the field of another form, with each sample put into a slot; and the mask and the lengths that describe
 //! such a field.
 
 use std::ops::Range;
@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::error::CollateCause;
 use super::form::Padding;
 use super::index::write;
 use super::slot::runs;
 use super::{Form, Members, Slot, SlotPlace, SlotWriter};
 use crate::tensor::Layout;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
-/// The field of another form, each sample of which goes into a slot: `[samples, ..slot]`.
+/// The field of another form, with each sample put into a slot: `[samples, ..slot]`.
 #[derive(Debug)]
 pub(crate) struct Slotted {
     name: String,
@@ -22,29 +23,21 @@ pub(crate) struct Slotted {
 }
 
 impl Slotted {
-    /// The field `name` of `inner` in slots, whose padding is `padding`.
+    /// The field `name` of `inner` in slots with padding `padding`.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and those of the slot, if samples do not go into it.
+    /// [`Kind::Argument`](crate::Kind::Argument), and the errors of the slot, if samples do not go into it.
     pub(crate) fn new(name: &str, inner: Arc<dyn Form>, slot: &Slot, padding: Vec<u8>) -> Result<Self> {
-        let refused = |reason: &str| Error::FieldOption { field: name.to_owned(), reason: reason.to_owned() };
+        let field = || name.to_owned();
         if inner.is_concatenated() {
-            return Err(refused(
-                "its samples are concatenated, and slots are for samples of their own; leave collate out",
-            ));
+            return Err(CollateCause::SlotOfConcatenated { field: field() }.into());
         }
         let sample = inner.sample();
         if matches!(slot, Slot::Same) && sample.contains(&None) {
-            return Err(refused("its samples differ in shape, so they do not stack; expected another slot"));
+            return Err(CollateCause::SlotOfShapes { field: field() }.into());
         }
         if let Some(dimension) = slot.left_to_differ(&sample) {
-            return Err(Error::FieldOption {
-                field: name.to_owned(),
-                reason: format!(
-                    "its samples differ in dimension {dimension}, which the slot leaves as it is; expected an extent for \
-                     it too"
-                ),
-            });
+            return Err(CollateCause::SlotExtent { field: field(), dimension }.into());
         }
         // Extents that vary are those of some sample.
         let shape: Vec<usize> = sample.iter().map(|extent| extent.unwrap_or(1)).collect();
@@ -113,7 +106,7 @@ impl Form for Slotted {
             let one = members.only(member);
             let extents = self.extents(members, member);
             let dtype = self.inner.dtype();
-            let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
+            let too_large = || CollateCause::BatchTooLarge { samples: 1, row: usize::MAX };
             let layout = Layout::compact(&extents, dtype.size()).ok_or_else(too_large)?;
             let mut values = vec![0; layout.elements() * dtype.size()];
             self.inner.fill(&one, 0..1, &mut values)?;

@@ -1,4 +1,4 @@
-//! `Sources`: one field, whose samples come from several sources of data.
+//! `Sources`: one field with samples of several sources of data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Form, Members, Padding};
 use crate::{DType, Result};
 
-/// A field of which each source makes its own samples. The forms agree in all but the data that they read.
+/// A field for which each source makes its own samples. The forms agree in all but the data that they read.
 #[derive(Debug)]
 pub(crate) struct Sources {
     forms: Box<[Arc<dyn Form>]>,

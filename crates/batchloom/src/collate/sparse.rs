@@ -1,16 +1,18 @@
 //! `sparse`: rows of a sparse matrix, made dense in their slots or put together as compressed rows.
 //!
-//! A dense slot is zeroed and filled while it is in the cache. Compressed rows take as much memory as they have entries,
-//! so that the shape of a batch follows from its samples. The matrix is never made dense as a whole.
+//! A dense slot is zeroed and filled while it is in the cache. Compressed rows take as much memory as they have
+//! entries, so that the shape of a batch follows from its samples. The matrix is never made dense as a whole.
 
 use std::ops::Range;
 
 use bytemuck::Pod;
 
+use super::error::CollateCause;
 use super::prefetch::prefetch_row;
 use super::{Form, Members, Slots, Taken};
+use crate::tensor::error::TensorCause;
 use crate::tensor::{Column, SparseRows, is_ascending};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 /// The prefetch distance, in samples, and the bytes of a row that are asked for.
 const AHEAD: usize = 2;
@@ -42,7 +44,7 @@ impl Form for Densify {
         match (self.0.columns().as_slice::<i32>(), self.0.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.rows(columns, taken.rows, target, slots),
             (_, Some(columns)) => self.rows(columns, taken.rows, target, slots),
-            _ => Err(Error::Elsewhere { field: self.0.name().to_owned() }),
+            _ => Err(TensorCause::Elsewhere { field: self.0.name().to_owned() }.into()),
         }
     }
 }
@@ -107,7 +109,7 @@ fn put<C: Column, const N: usize>(columns: &[C], values: &[u8], slot: &mut [u8])
     }
 }
 
-/// Adds values to their columns. Integers wrap around, as those of NumPy do; truth values are combined by "or".
+/// Adds values to their columns. Integers wrap around, as in NumPy; truth values are combined by "or".
 fn add<C: Column>(dtype: DType, columns: &[C], values: &[u8], slot: &mut [u8]) {
     match dtype {
         DType::Bool => add_each(columns, values, slot, |sum: u8, value: u8| sum | value),
@@ -178,7 +180,9 @@ impl Form for CrowIndices {
             match i32::try_from(end) {
                 Ok(end) if size == size_of::<i32>() => bound.copy_from_slice(&end.to_ne_bytes()),
                 Err(_) if size == size_of::<i32>() => {
-                    return Err(Error::BatchTooLarge { samples: members.count as u64, row: end });
+                    return Err(
+                        CollateCause::BatchTooLarge { samples: members.count as u64, row: end }.into()
+                    );
                 }
                 _ => bound.copy_from_slice(&end.to_ne_bytes()),
             }
@@ -219,7 +223,7 @@ impl EntryField {
         match (self.rows.columns().as_slice::<i32>(), self.rows.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.check(columns, samples),
             (_, Some(columns)) => self.check(columns, samples),
-            _ => Err(Error::Elsewhere { field: self.rows.name().to_owned() }),
+            _ => Err(TensorCause::Elsewhere { field: self.rows.name().to_owned() }.into()),
         }
     }
 

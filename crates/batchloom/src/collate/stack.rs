@@ -9,8 +9,9 @@ use bytes::Bytes;
 use super::prefetch::{Prefetch, prefetch_row};
 use super::{Form, Members, Slots, Taken};
 use crate::tensor::buffer::copy_past_caches;
+use crate::tensor::error::TensorCause;
 use crate::tensor::{Rows, moved};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 /// The row of each sample: `[samples, ..row]`.
 #[derive(Debug, Clone)]
@@ -26,10 +27,10 @@ impl Stack {
     /// Stacks rows of `array`, the field `name`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar.
     pub(crate) fn new(name: &str, array: &Tensor) -> Result<Self> {
         let rows = array.layout().rows(array.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         let (bytes, dtype, shape) = (array.bytes().clone(), array.dtype(), array.shape()[1..].to_vec());
         Ok(Self { rows, bytes, dtype, shape })
     }

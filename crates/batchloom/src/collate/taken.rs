@@ -12,7 +12,7 @@ pub(crate) struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    /// Samples whose places in the data are their numbers.
+    /// Samples with their numbers as places in the data.
     pub(crate) fn stored(samples: &'a [u64]) -> Self {
         Self { samples, rows: samples, sources: &[] }
     }

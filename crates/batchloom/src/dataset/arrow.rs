@@ -13,8 +13,11 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 
 use super::Sequences;
+use super::error::ArrowCause;
+use crate::batching::error::BatchingCause;
 use crate::tensor::Layout;
-use crate::{DType, Error, Result, Tensor, memory};
+use crate::tensor::error::TensorCause;
+use crate::{DType, Result, Tensor, memory};
 
 /// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
 ///
@@ -38,34 +41,31 @@ use crate::{DType, Error, Result, Tensor, memory};
 /// ```
 ///
 /// # Errors
-/// [`Error::NoSamples`] without a chunk, [`Error::ArrowNull`] and [`Error::ArrowType`], and [`Error::Arrow`] for chunks
-/// that do not fit together.
+/// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if chunks do not fit together, or if a list is or holds a
+/// null; [`Kind::Type`](crate::Kind::Type) if the array does not hold lists of numbers.
 pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
     let whole = match chunks {
-        [] => return Err(Error::NoSamples),
+        [] => return Err(BatchingCause::NoSamples.into()),
         [chunk] => Arc::clone(chunk),
         chunks => {
             let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
-            let failed = |reason: String| Error::Arrow { field: field.to_owned(), reason };
+            let failed = |reason: String| ArrowCause::Chunks { field: field.to_owned(), reason };
             arrow_select::concat::concat(&chunks).map_err(|error| failed(error.to_string()))?
         }
     };
-    let null = |sample: usize, expected| Error::ArrowNull { field: field.to_owned(), sample, expected };
     if let Some(sample) = first_null(&whole) {
-        return Err(null(
-            sample,
-            "is null; expected a list for every sample (drop it, or fill it with an empty one)",
-        ));
+        return Err(ArrowCause::NullList { field: field.to_owned(), sample: sample as u64 }.into());
     }
     let (offsets, values) = lists(&whole, field)?;
     let (first, end) = (index(offsets.first()), index(offsets.last()));
     if let Some(place) = first_inner_null(&values.slice(first, end - first)) {
         let sample = offsets.partition_point(|offset| index(Some(offset)) <= first + place) - 1;
-        return Err(null(sample, "holds a null; expected a value in every place"));
+        return Err(ArrowCause::NullValue { field: field.to_owned(), sample: sample as u64 }.into());
     }
     let mut shape = vec![values.len()];
     let (bytes, dtype) = elements(&values, &mut shape, field)?;
-    let large = || Error::Layout { shape: shape.clone(), strides: Vec::new(), offset: 0, bytes: bytes.len() };
+    let large =
+        || TensorCause::Layout { shape: shape.clone(), strides: Vec::new(), offset: 0, bytes: bytes.len() };
     let layout = Layout::compact(&shape, dtype.size()).ok_or_else(large)?;
     Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, offsets))
 }
@@ -105,11 +105,7 @@ fn lists(array: &ArrayRef, field: &str) -> Result<(Vec<i64>, ArrayRef)> {
             let offsets = (0..=array.len()).map(|sample| i64::from(*width) * sample as i64).collect();
             Ok((offsets, Arc::clone(array.as_fixed_size_list().values())))
         }
-        other => Err(Error::ArrowType {
-            field: field.to_owned(),
-            found: format!("is an Arrow array of {other}"),
-            expected: "lists of numbers (list, large_list or fixed_size_list)",
-        }),
+        other => Err(ArrowCause::NoLists { field: field.to_owned(), found: other.to_string() }.into()),
     }
 }
 
@@ -136,11 +132,7 @@ fn elements(array: &ArrayRef, shape: &mut Vec<usize>, field: &str) -> Result<(By
             return elements(array.as_fixed_size_list().values(), shape, field);
         }
         other => {
-            return Err(Error::ArrowType {
-                field: field.to_owned(),
-                found: format!("holds lists of {other}"),
-                expected: "lists of numbers, or of fixed_size_lists of them",
-            });
+            return Err(ArrowCause::Elements { field: field.to_owned(), found: other.to_string() }.into());
         }
     })
 }

@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind, Ragged};
+use super::collation::{CollateOptions, Collation, Index, Ragged};
+use super::error::{ConcatCause, DatasetCause};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, Form, Sources};
-use crate::{Error, Result, Tensor};
+use crate::{Result, Tensor};
 
-/// The field that says which dataset a sample is of.
+/// The field with the number of the dataset of each sample.
 pub(super) const SOURCE: &str = "source";
 
 /// Several datasets. The data of each stays where it is.
@@ -18,30 +20,27 @@ pub(super) struct Concatenated {
     /// The number of samples before each part, and of all samples.
     before: Vec<usize>,
     sizes: Option<Sizes>,
-    /// True if batches say which dataset each sample is of.
+    /// True if batches hold the number of the dataset of each sample.
     says_source: bool,
 }
 
 crate::brief::debug_in_brief!(Concatenated, [sizes, says_source], [parts, before]);
 
 impl Concatenated {
-    /// The samples of `parts`, of which there is at least one.
+    /// The samples of `parts`, at least one.
     ///
     /// # Errors
-    /// [`Error::Concat`], which names the field in which two datasets differ.
+    /// [`Kind::Argument`](crate::Kind::Argument) if two datasets differ, with the name of the field.
     pub(super) fn new(mut parts: Vec<Arc<dyn Kind>>, says_source: bool) -> Result<Self> {
-        let refused = |reason: String| Err(Error::Concat { reason });
         if parts.is_empty() {
-            return refused("there are none; expected at least one".to_owned());
+            return Err(ConcatCause::Nothing.into());
         }
         // Data without samples does not tell their shape.
         if !says_source && parts.iter().any(|part| part.len() > 0) {
             parts.retain(|part| part.len() > 0);
         }
-        if let Some(part) = parts.iter().position(|part| part.reader().is_some()) {
-            return refused(format!(
-                "dataset {part} makes samples on demand; expected one source that reads them all"
-            ));
+        if let Some(dataset) = parts.iter().position(|part| part.reader().is_some()) {
+            return Err(ConcatCause::OnDemand { dataset }.into());
         }
         let mut before = vec![0_usize];
         for part in &parts {
@@ -75,7 +74,7 @@ impl Concatenated {
     /// source.
     ///
     /// # Errors
-    /// [`Error::NotVariable`] if there is no part.
+    /// [`Kind::Data`](crate::Kind::Data) if there is no part.
     fn joined_places(&self, each: Vec<Collation>) -> Result<(Located, Index, Vec<i64>)> {
         let parts = self.parts.iter().zip(each).map(|(part, collation)| {
             let sources = collation.sources();
@@ -88,7 +87,7 @@ impl Concatenated {
             located.push((samples, sources, places));
             index.get_or_insert(numbers);
         }
-        Ok((Located::joined(located), index.ok_or(Error::NotVariable)?, datasets))
+        Ok((Located::joined(located), index.ok_or(DatasetCause::NotVariable)?, datasets))
     }
 }
 
@@ -112,16 +111,13 @@ impl Kind for Concatenated {
     fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation> {
         let each = self.parts.iter().map(|part| part.collation(rule, options, epoch));
         let each: Vec<Collation> = each.collect::<Result<_>>()?;
-        let (first, others) = each.split_first().ok_or(Error::NotVariable)?;
+        let (first, others) = each.split_first().ok_or(DatasetCause::NotVariable)?;
         for (place, other) in (1..).zip(others) {
             first.require_same(other, place)?;
         }
-        if let Some(place) = each.iter().position(|each| each.names[each.own..].contains(&SOURCE.to_owned()))
-        {
-            let reason = format!(
-                "dataset {place} says the sources of its samples; expected these datasets themselves"
-            );
-            return Err(Error::Concat { reason });
+        let says_source = |each: &Collation| each.names[each.own..].contains(&SOURCE.to_owned());
+        if let Some(dataset) = each.iter().position(says_source) {
+            return Err(ConcatCause::Sources { dataset }.into());
         }
         let form = |field: usize| {
             let of = |collation: &Collation| match collation.forms[field].sources() {
@@ -144,12 +140,8 @@ impl Kind for Concatenated {
             subsamples: ragged.subsamples,
         });
         let (compressed, own_lengths) = (compressed.collect(), own_lengths.collect());
-        if let Some(place) = each.iter().position(|each| each.shorter_from.is_some()) {
-            let reason = format!(
-                "the last piece of dataset {place} is shorter than the others, as its tail is \"short\"; expected tail \
-                 \"drop\" or \"pad\""
-            );
-            return Err(Error::Concat { reason });
+        if let Some(dataset) = each.iter().position(|each| each.shorter_from.is_some()) {
+            return Err(ConcatCause::ShortTail { dataset }.into());
         }
         let (names, own, descriptions) = (Arc::clone(&first.names), first.own, first.descriptions.clone());
         let (located, index, datasets) = self.joined_places(each)?;
@@ -210,12 +202,10 @@ impl Kind for Concatenated {
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
         let (mut text, mut tail) = ("concat".to_owned(), 0);
-        for (place, part) in self.parts.iter().enumerate() {
+        for (dataset, part) in self.parts.iter().enumerate() {
             let content = part.content(request)?;
             if content.as_ref().is_some_and(|content| content.rows.is_some()) {
-                let reason =
-                    format!("the stream of dataset {place} continues from batch to batch; expected pieces");
-                return Err(Error::Concat { reason });
+                return Err(ConcatCause::Continuous { dataset }.into());
             }
             tail += content.as_ref().map_or(0, |content| content.tail);
             let own = content.map_or_else(String::new, |content| content.text);

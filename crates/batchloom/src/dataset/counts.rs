@@ -2,8 +2,9 @@
 
 use std::iter;
 
+use super::error::SelectionCause;
 use super::{GroupDataset, Groups, Selection, SequenceDataset, TokenDataset};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The sequences of a [`SequenceDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,11 +109,11 @@ impl Groups {
     /// Counts selected groups in the same way.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of groups.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of groups.
     pub fn counts_of(&self, selection: &Selection, max_rows: Option<u32>) -> Result<GroupCounts> {
         let (found, expected) = (selection.samples(), self.len() as u64);
         if found != expected {
-            return Err(Error::SelectionSamples { found, expected });
+            return Err(SelectionCause::Samples { found, expected }.into());
         }
         let numbers = selection.iter().map(|group| usize::try_from(group).unwrap_or(usize::MAX));
         Ok(group_counts(self, numbers, iter::repeat(max_rows.unwrap_or(u32::MAX))))

@@ -1,4 +1,4 @@
-//! `GroupDataset`: rows that belong together, such as those of one query, are one sample.
+//! `GroupDataset`: rows that belong together, such as all rows of one query, are one sample.
 //!
 //! A group is never divided between batches, and its rows keep their order. The rows of a group may lie anywhere; the
 //! dataset then keeps the place of each row, not a copy of it.
@@ -8,13 +8,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::TextIds;
-use super::kind::{CollateOptions, Collation, EpochKey, Kind};
+use super::collation::{CollateOptions, Collation};
+use super::error::DatasetCause;
+use super::kind::{EpochKey, Kind};
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
+use crate::batching::error::BatchingCause;
 use crate::batching::{Rule, Sizes};
 use crate::collate::{Form, Mask, Offsets};
 use crate::named::named;
 use crate::tensor::Sequences;
-use crate::{Error, Result, Tensor, memory};
+use crate::tensor::error::TensorCause;
+use crate::{Result, Tensor, memory};
 
 /// The rows of each group. Groups are numbered in the order of their first appearance.
 #[derive(Clone)]
@@ -31,10 +35,10 @@ impl Groups {
     /// sorted.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] if there are no rows; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if there are no rows; [`Kind::Memory`](crate::Kind::Memory).
     pub fn of(ids: &[i64]) -> Result<Self> {
         if ids.is_empty() {
-            return Err(Error::NoSamples);
+            return Err(BatchingCause::NoSamples.into());
         }
         let changes = ids.windows(2).filter(|pair| pair[0] != pair[1]).count();
         memory::require_each(changes + 1, RUN_BYTES)?;
@@ -66,7 +70,7 @@ impl Groups {
         Ok(Self { offsets, order })
     }
 
-    /// The groups of rows with these texts. One pass; [`TextIds`] tells which text is which group.
+    /// The groups of rows with these texts. One pass; [`TextIds`] maps texts to groups.
     ///
     /// ```
     /// use batchloom::dataset::Groups;
@@ -78,7 +82,7 @@ impl Groups {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSamples`] where there are no rows; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if there are no rows; [`Kind::Memory`](crate::Kind::Memory).
     pub fn of_text<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
         Self::of(TextIds::new(texts)?.codes())
     }
@@ -109,8 +113,8 @@ impl Groups {
     }
 }
 
-/// The most bytes that a row takes at which ids change: as the start of a run, in the table of ids, and as the start of a
-/// group, while lists of them grow.
+/// The most bytes that a row takes at which ids change: as the start of a run, in the table of ids, and as the start of
+/// a group, while lists of them grow.
 const RUN_BYTES: usize = 160;
 
 /// The rows at which ids change: the group that begins or continues, by the order of first appearance, and the row.
@@ -154,7 +158,7 @@ pub enum GroupOversize {
     Error,
     /// The first rows are taken.
     Truncate,
-    /// Random rows are taken, in order, and others in each epoch: a function of seed, epoch and group.
+    /// Random rows are taken, in order, and new ones in each epoch: a function of seed, epoch and group.
     Subsample,
 }
 
@@ -199,13 +203,14 @@ impl GroupDatasetBuilder {
     /// Adds a field with one value for each row.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], and [`Error::FieldLength`] if it does not have as many rows as there are ids.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, or if it does not have as many rows as there are ids.
     pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let name = name.into();
-        let found = *values.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        let found =
+            *values.shape().first().ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
         if found != self.groups.rows() {
-            let (first, expected) = ("of ids".to_owned(), self.groups.rows());
-            return Err(Error::FieldLength { field: name, found, first, expected });
+            let expected = self.groups.rows();
+            return Err(DatasetCause::RowsOfIds { field: name, found, expected }.into());
         }
         let sequences = Sequences::new(&name, values, &self.groups.offsets)?;
         self.fields = self.fields.variable(name, sequences.ordered(self.groups.order.clone()));
@@ -240,7 +245,8 @@ impl GroupDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::GroupTooLong`], and those of a [`SequenceDatasetBuilder`].
+    /// [`Kind::Data`](crate::Kind::Data) if a group has more rows than it may; and those of a
+    /// [`SequenceDatasetBuilder`].
     pub fn build(self) -> Result<GroupDataset> {
         let Self { groups, fields, layout, max_rows, offsets } = self;
         let mut sequences = fields.build()?;
@@ -248,7 +254,9 @@ impl GroupDatasetBuilder {
             let sizes = sequences.sizes().as_slice();
             let group = sizes.iter().position(|&rows| rows > max_rows);
             if let (GroupOversize::Error, Some(group)) = (oversize, group) {
-                return Err(Error::GroupTooLong { group: group as u64, rows: sizes[group], max_rows });
+                return Err(
+                    DatasetCause::GroupTooLong { group: group as u64, rows: sizes[group], max_rows }.into()
+                );
             }
             sequences = sequences.at_most(max_rows, oversize == GroupOversize::Subsample);
         }
@@ -279,7 +287,7 @@ impl GroupDataset {
         &self.groups
     }
 
-    /// The number of rows that batches take of each group, by which plans sort, count and budget.
+    /// The number of rows that batches take of each group; plans sort, count and budget by it.
     pub fn sizes(&self) -> &Sizes {
         self.sequences.sizes()
     }
@@ -305,14 +313,10 @@ impl Kind for GroupDataset {
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let packs = self.is_concatenated();
         if rule.splits() {
-            let reason =
-                "oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
-            return Err(Error::WholeGroups { reason });
+            return Err(DatasetCause::SplitGroups.into());
         }
         if rule.packs() && !packs {
-            let reason =
-                "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
-            return Err(Error::WholeGroups { reason });
+            return Err(DatasetCause::PackedGroups.into());
         }
         let described: Option<(&str, Arc<dyn Form>)> = match packs {
             true if self.offsets => Some(("offsets", Arc::new(Offsets))),

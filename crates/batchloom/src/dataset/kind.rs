@@ -1,26 +1,18 @@
-//! `Kind`: the questions that every kind of data answers, and the types of its answers.
+//! `Kind`: the questions that every kind of data answers, and what a plan is told of its answers.
 //!
-//! A plan asks a kind for sizes, a loader for the forms that collate its samples, and a device for the rows that it
+//! A plan needs the sizes of a kind, a loader the forms that collate its samples, and a device the rows that it
 //! needs. All differences between kinds are in their own files; the other stages know no kind by name.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::located::Located;
-use super::map::{BatchRead, Reader, SampleLayout, Skipped};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation};
+use super::map::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
-use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members,
-    PadSide, Passages, Places, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken,
-    Weight,
-};
 use crate::order::Shuffle;
-use crate::tensor::{Layout, Sequences, SparseRows};
-use crate::{DType, Error, Result, Tensor, memory};
+use crate::{Result, Tensor};
 
 /// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
@@ -46,7 +38,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Collates one sample as a batch of one, and returns its fields without their first dimension.
     ///
     /// # Errors
-    /// Those of collation, and [`Error::Memory`].
+    /// Those of collation, and [`Kind::Memory`](crate::Kind::Memory).
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?.sample(sample)
     }
@@ -66,7 +58,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         None
     }
 
-    /// Returns true if a field can be named whose next tokens are labels.
+    /// Returns true if a field can be named for labels, its next tokens.
     fn makes_labels(&self) -> bool {
         false
     }
@@ -76,7 +68,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         false
     }
 
-    /// Returns true if the forms of one epoch differ from those of another.
+    /// Returns true if forms differ between epochs.
     fn changes_with_epoch(&self, _options: &CollateOptions) -> bool {
         false
     }
@@ -86,7 +78,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         None
     }
 
-    /// The fields of a batch whose samples were read, for kinds with a [`reader`](Self::reader).
+    /// The fields of a batch of read samples, for kinds with a [`reader`](Self::reader).
     ///
     /// # Errors
     /// Errors that say which sample does not fit the others, or could not be read.
@@ -95,7 +87,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first: None })
     }
 
-    /// The fields of batches whose samples have an expected layout, or `None` if batches can be laid out only after
+    /// The fields of batches of samples with an expected layout, or `None` if batches can be laid out only after
     /// reading.
     ///
     /// # Errors
@@ -139,7 +131,7 @@ pub(crate) type EpochKey = (u64, u64);
 /// The options of a plan that a kind may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentRequest {
-    /// The number of samples of a step over all ranks, if every batch has as many.
+    /// The number of samples of a step over all ranks; `None` if batches differ in number.
     pub(crate) samples_in_step: Option<u64>,
     /// The order of samples.
     pub(crate) shuffle: Shuffle,
@@ -152,512 +144,9 @@ pub(crate) struct ContentRequest {
 pub(crate) struct Content {
     /// A text for the fingerprint.
     pub(crate) text: String,
-    /// The rows of a stream that continue from batch to batch, and the number of pieces of each: as many samples as both
-    /// multiplied.
+    /// The rows of a stream that continue from batch to batch, and the number of pieces of each: as many samples as
+    /// both multiplied.
     pub(crate) rows: Option<(u64, u64)>,
     /// The number of elements of a stream that are in no sample.
     pub(crate) tail: u64,
-}
-
-/// The options of collation.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CollateOptions {
-    /// The side on which padding goes.
-    pub(crate) pad_side: PadSide,
-    /// The values that pad some fields, by name.
-    pub(crate) pad_values: Vec<(String, Scalar)>,
-    /// The types and the scales of some fields, by name.
-    pub(crate) fields: Vec<(String, FieldOptions)>,
-    /// The numbers that pad fields whose types are not known yet, by name, or all of them.
-    pub(crate) pad_numbers: Vec<(Option<String>, f64)>,
-    /// The fields, by name, whose types do not hold the number that pads all fields, and the reason: these must not be
-    /// padded.
-    pub(crate) unpadded: Vec<(String, String)>,
-    /// The way of samples to their slots, for some fields by name.
-    pub(crate) slots: Vec<(String, Slot)>,
-    /// The field whose next tokens are labels.
-    pub(crate) labels: Option<String>,
-    /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
-    pub(crate) rows: Option<(u64, u64)>,
-    /// True if the documents of a stream are shuffled.
-    pub(crate) shuffles_documents: bool,
-}
-
-impl CollateOptions {
-    /// Returns true if values of some field may differ from those of the data: they are converted, scaled, or go through
-    /// slots.
-    pub(crate) fn changes_values(&self) -> bool {
-        !self.fields.is_empty() || !self.slots.is_empty()
-    }
-
-    /// The options of a field, as they are set or to be set.
-    pub(crate) fn field(&mut self, name: String) -> &mut FieldOptions {
-        let place = self.fields.iter().position(|(other, _)| *other == name).unwrap_or(self.fields.len());
-        if place == self.fields.len() {
-            self.fields.push((name, FieldOptions::default()));
-        }
-        &mut self.fields[place].1
-    }
-
-    /// The bytes of the element with which a form pads a field that is stored as `dtype`: zeros where a conversion
-    /// follows, which does the padding.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
-    pub(super) fn stored_pad_value(&self, name: &str, dtype: DType) -> Result<Vec<u8>> {
-        let expected = dtype.size();
-        if self.fields.iter().any(|(field, options)| field == name && options.changes(dtype)) {
-            return Ok(vec![0; expected]);
-        }
-        self.pad_value(name).map_or_else(|| Ok(vec![0; expected]), |value| value.element(name, dtype))
-    }
-
-    /// The bytes of the element with which the slots of a field are padded. What a function leaves of them is converted
-    /// along with what it writes.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
-    pub(super) fn slot_padding(&self, name: &str, slot: &Slot, dtype: DType) -> Result<Vec<u8>> {
-        let stored = match slot {
-            Slot::Function(_) => {
-                let stored = Self { pad_numbers: self.pad_numbers.clone(), ..Self::default() };
-                &stored.with_types(&[name.to_owned()], &[dtype])?
-            }
-            _ => self,
-        };
-        match stored
-            .unpadded
-            .iter()
-            .find(|(field, _)| field == name && (slot.pads() || matches!(slot, Slot::Function(_))))
-        {
-            Some((field, reason)) => Err(Error::FieldOption { field: field.clone(), reason: reason.clone() }),
-            None => stored.stored_pad_value(name, dtype),
-        }
-    }
-
-    /// The same options, with numbers for padding as bytes of the types that the fields of a batch have, given those of
-    /// its samples.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`] if a type does not hold the number.
-    pub(super) fn with_types(&self, names: &[String], dtypes: &[DType]) -> Result<Self> {
-        let mut options = self.clone();
-        for (field, number) in &self.pad_numbers {
-            for (name, &dtype) in names.iter().zip(dtypes) {
-                if field.as_ref().is_some_and(|field| field != name) {
-                    continue;
-                }
-                let set = self.fields.iter().find(|(other, _)| other == name);
-                let dtype = set.map_or(dtype, |(_, options)| options.target(dtype));
-                let mut element = vec![0; dtype.size()];
-                let reason = || format!("padding is {number}, which {dtype} does not hold");
-                let held = Conversion::new(DType::F64, dtype, None)
-                    .is_some_and(|to| to.convert(&number.to_ne_bytes(), &mut element, 0, 1).is_ok());
-                match held {
-                    true => options.pad_values.push((name.clone(), element.into())),
-                    false if field.is_none() => options.unpadded.push((name.clone(), reason())),
-                    false => return Err(Error::FieldOption { field: name.clone(), reason: reason() }),
-                }
-            }
-        }
-        Ok(options)
-    }
-
-    fn pad_value(&self, name: &str) -> Option<&Scalar> {
-        self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value)
-    }
-}
-
-/// The fields of every batch, and the forms that make them.
-#[derive(Debug)]
-pub(crate) struct Collation {
-    pub(crate) names: Arc<[String]>,
-    pub(crate) forms: Vec<Arc<dyn Form>>,
-    /// The number of fields, from the first on, that are taken from samples; those after them describe the batch.
-    pub(crate) own: usize,
-    /// The facts about samples that differ in size.
-    pub(crate) ragged: Option<Ragged>,
-    /// The sparse rows that batches hold compressed, so that their shape depends on which samples they hold.
-    pub(crate) compressed: Vec<BySource<SparseRows>>,
-    /// The masks and the lengths that batches hold, and the fields that each of them describes.
-    pub(crate) descriptions: Vec<Description>,
-    /// The fields whose samples have lengths of their own, beside those of the others.
-    pub(crate) own_lengths: Vec<BySource<Sequences>>,
-    /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is shorter.
-    pub(crate) shorter_from: Option<u64>,
-    /// The places of samples in the data that forms read.
-    pub(crate) located: Located,
-    /// The rows of an index table.
-    pub(crate) index: Index,
-}
-
-/// A mask and lengths that describe fields of a batch.
-#[derive(Debug, Clone)]
-pub(crate) struct Description {
-    /// The name of the mask.
-    pub(crate) mask: String,
-    /// The name of the lengths, if batches hold lengths.
-    pub(crate) lengths: Option<String>,
-    /// The names of the fields that they describe.
-    pub(crate) fields: Vec<String>,
-    /// The dimensions in which samples of these fields vary.
-    pub(crate) dimensions: Vec<usize>,
-}
-
-impl Collation {
-    /// Fields by name, with the form of each.
-    ///
-    /// # Errors
-    /// [`Error::DuplicateField`].
-    pub(super) fn new(fields: Vec<(String, Arc<dyn Form>)>, index: Index) -> Result<Self> {
-        let (names, forms): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
-        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
-        match repeated {
-            Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
-            None => {
-                let (own, names) = (forms.len(), names.into());
-                Ok(Self {
-                    own,
-                    names,
-                    forms,
-                    ragged: None,
-                    compressed: Vec::new(),
-                    descriptions: Vec::new(),
-                    own_lengths: Vec::new(),
-                    shorter_from: None,
-                    located: Located::default(),
-                    index,
-                })
-            }
-        }
-    }
-}
-
-impl Collation {
-    /// The same fields, and the marks of places: `index` if some only fill up, unless it is there, and `weight`, which is
-    /// 0 at those and at the members that `skipped` names.
-    ///
-    /// # Errors
-    /// [`Error::MarkField`] if the data has a field of such a name.
-    pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
-        let mut fields: Vec<(String, Arc<dyn Form>)> =
-            self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
-        let marks: [(&str, Arc<dyn Form>); 2] =
-            [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight(skipped)))];
-        for (name, form) in marks.into_iter().skip(usize::from(!fills_up)) {
-            match fields.iter().position(|(other, _)| other == name) {
-                Some(place) if place < self.own => return Err(Error::MarkField { name: name.to_owned() }),
-                Some(_) => {}
-                None => fields.push((name.to_owned(), form)),
-            }
-        }
-        let Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, index, .. } =
-            self;
-        let made = Self::new(fields, index)?;
-        Ok(Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, ..made })
-    }
-
-    /// The same fields, and `index` after them: the number of each sample.
-    ///
-    /// # Errors
-    /// [`Error::DuplicateField`].
-    pub(super) fn with_index(self) -> Result<Self> {
-        if self.names.iter().any(|name| name == "index") {
-            return Err(Error::DuplicateField { name: "index".to_owned() });
-        }
-        let names = self.names.iter().cloned().chain(["index".to_owned()]).collect();
-        let mut forms = self.forms;
-        forms.push(Arc::new(SampleIndex));
-        Ok(Self { names, forms, ..self })
-    }
-
-    /// The same options, with numbers for the padding of slots as bytes of the types that fields have in batches.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`].
-    pub(crate) fn typed(&self, options: &CollateOptions) -> Result<CollateOptions> {
-        let dtype = |(name, slot): &(String, Slot)| Ok(slot.dtype(self.forms[self.place(name)?].dtype()));
-        let dtypes = options.slots.iter().map(dtype).collect::<Result<Vec<_>>>()?;
-        let names: Vec<String> = options.slots.iter().map(|(name, _)| name.clone()).collect();
-        options.with_types(&names, &dtypes)
-    }
-
-    /// The same fields, some of them in slots.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
-    pub(crate) fn slotted(mut self, options: &CollateOptions) -> Result<Self> {
-        for (name, slot) in &options.slots {
-            let place = self.place(name)?;
-            let inner = Arc::clone(&self.forms[place]);
-            let padding = options.slot_padding(name, slot, slot.dtype(inner.dtype()))?;
-            let slotted = Arc::new(Slotted::new(name, inner, slot, padding)?);
-            self.forms[place] = Arc::clone(&slotted) as Arc<dyn Form>;
-            self.describe(name, &slotted, options);
-        }
-        Ok(self)
-    }
-
-    /// Gives the mask and the lengths of a field with slots the shape of its slots, where they describe no field without
-    /// slots. Of several fields, they describe the first.
-    fn describe(&mut self, name: &String, slotted: &Arc<Slotted>, options: &CollateOptions) {
-        let has_slot = |field: &String| options.slots.iter().any(|(slotted, _)| slotted == field);
-        let is_first = |description: &&Description| description.fields.first() == Some(name);
-        let descriptions = self.descriptions.iter().filter(is_first);
-        let all_slotted = descriptions.filter(|description| description.fields.iter().all(has_slot));
-        let names: Vec<_> = all_slotted.cloned().collect();
-        for Description { mask, lengths, dimensions, .. } in names {
-            let Some(described) = Described::new(slotted, &dimensions) else { continue };
-            for (name, form) in [
-                (Some(mask), Arc::new(SlottedMask(described.clone())) as Arc<dyn Form>),
-                (lengths, Arc::new(SlottedLengths(described)) as Arc<dyn Form>),
-            ] {
-                let place = name.and_then(|name| self.names.iter().position(|other| *other == name));
-                if let Some(place) = place {
-                    self.forms[place] = form;
-                }
-            }
-        }
-    }
-
-    /// Refuses padding of fields that the data does not have.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`].
-    pub(crate) fn require_padded(&self, options: &CollateOptions) -> Result<()> {
-        options.pad_values.iter().try_for_each(|(name, _)| self.place(name).map(drop))
-    }
-
-    /// The same fields, some of them in other types.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
-    pub(crate) fn cast(mut self, options: &CollateOptions) -> Result<Self> {
-        for (name, field) in &options.fields {
-            let place = self.place(name)?;
-            self.forms[place] = field.cast(name, Arc::clone(&self.forms[place]), options.pad_value(name))?;
-        }
-        Ok(self)
-    }
-
-    /// The conversions of fields that come in other types.
-    ///
-    /// # Errors
-    /// [`Error::FieldOption`].
-    pub(crate) fn conversions(&self, options: &CollateOptions) -> Result<Vec<FieldConversion>> {
-        let mut found = Vec::new();
-        for (name, field) in &options.fields {
-            found.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
-        }
-        Ok(found)
-    }
-
-    /// Refuses samples whose sizes are not the lengths of all their fields.
-    ///
-    /// # Errors
-    /// [`Error::PadTo`].
-    pub(crate) fn require_own_sizes(&self) -> Result<()> {
-        let reason = match &self.ragged {
-            _ if !self.own_lengths.is_empty() => {
-                "fields have lengths of their own; expected a slot for each field"
-            }
-            Some(ragged) if ragged.own_sizes => return Ok(()),
-            _ => "sizes of your own do not tell the lengths of samples; leave one of them out",
-        };
-        Err(Error::PadTo { reason: reason.to_owned() })
-    }
-
-    /// The place of a field that is taken from samples.
-    fn place(&self, name: &str) -> Result<usize> {
-        let place = self.names.iter().position(|other| other == name);
-        place.filter(|&place| place < self.own).ok_or_else(|| {
-            let known = self.names[..self.own].join(", ");
-            let reason = match place {
-                Some(_) => "it describes the batch, and its type is fixed".to_owned(),
-                None => format!("the data has no such field; expected one of {known}"),
-            };
-            Error::FieldOption { field: name.to_owned(), reason }
-        })
-    }
-
-    /// The number of fields, from the first on, that are taken from samples.
-    pub(crate) fn own(&self) -> usize {
-        self.own
-    }
-
-    /// The same fields, and one named `name`, the number of the dataset that each sample is of: `datasets` has it for each
-    /// source.
-    ///
-    /// # Errors
-    /// [`Error::Concat`] if the data has a field of that name.
-    pub(super) fn with_source(self, name: &str, datasets: Vec<i64>) -> Result<Self> {
-        if self.names.iter().any(|other| other == name) {
-            let reason = format!(
-                "a field is named {name}, which says what dataset a sample is of; expected another name"
-            );
-            return Err(Error::Concat { reason });
-        }
-        let names = self.names.iter().cloned().chain([name.to_owned()]).collect();
-        let mut forms = self.forms;
-        forms.push(Arc::new(SourceNumber { datasets }));
-        Ok(Self { names, forms, ..self })
-    }
-
-    /// The number of sources that samples come from.
-    pub(super) fn sources(&self) -> u32 {
-        let sources = self.forms.first().and_then(|form| form.sources()).map_or(1, <[_]>::len);
-        u32::try_from(sources).unwrap_or(u32::MAX)
-    }
-
-    /// Refuses fields of dataset `place`, `other`, that do not fit into batches with these.
-    ///
-    /// # Errors
-    /// [`Error::Concat`], which names the first such field.
-    pub(super) fn require_same(&self, other: &Self, place: usize) -> Result<()> {
-        let refused = |reason: String| Err(Error::Concat { reason });
-        if self.names != other.names {
-            return refused(format!(
-                "dataset 0 has fields {}, dataset {place} has {}; expected the same, in the same order",
-                self.names.join(", "),
-                other.names.join(", ")
-            ));
-        }
-        let pairs = self.names.iter().zip(self.forms.iter().zip(&other.forms)).take(self.own);
-        for (name, (form, theirs)) in pairs {
-            if form.dtype() != theirs.dtype() {
-                return refused(format!(
-                    "field {name} is {} in dataset 0 and {} in dataset {place}; expected one type",
-                    form.dtype(),
-                    theirs.dtype()
-                ));
-            }
-            let (shape, their_shape) = (form.sample(), theirs.sample());
-            if shape != their_shape {
-                return refused(format!(
-                    "samples of field {name} are {} in dataset 0 and {} in dataset {place}; expected one shape",
-                    shape_text(&shape),
-                    shape_text(&their_shape)
-                ));
-            }
-        }
-        let facts = |collation: &Self| {
-            let ragged = collation.ragged.as_ref();
-            (
-                collation.own,
-                collation.compressed.len(),
-                collation.own_lengths.len(),
-                ragged.map(|ragged| (ragged.subsamples, ragged.guide.is_some())),
-            )
-        };
-        match facts(self) == facts(other) {
-            true => Ok(()),
-            false => refused(format!(
-                "samples of dataset 0 and of dataset {place} differ in size in different ways; expected the same \
-                 options of both"
-            )),
-        }
-    }
-
-    /// One sample, whole, field by field.
-    ///
-    /// # Errors
-    /// Those of collation, and [`Error::Memory`].
-    pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let members = self.one(sample);
-        let fields = self.names.iter().zip(&self.forms).take(self.own);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
-    }
-
-    /// The members of a batch that holds one sample of the only source, whole.
-    fn one(&self, sample: u64) -> Members {
-        let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
-            return Members::listed(Taken::stored(&[sample]), 0).with_entries(&self.compressed);
-        };
-        let guide = guide.first();
-        let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
-        let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), u64::from);
-        members.with_own(&self.own_lengths, u64::from)
-    }
-}
-
-/// The shape of a sample in words; `any` stands for extents that differ between samples.
-fn shape_text(shape: &[Option<usize>]) -> String {
-    let extents =
-        shape.iter().map(|extent| extent.map_or_else(|| "any".to_owned(), |extent| extent.to_string()));
-    format!("[{}]", extents.collect::<Vec<_>>().join(", "))
-}
-
-/// The field of a batch of one, as an array of its own.
-pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
-    let (shape, dtype) = (form.shape(members), form.dtype());
-    let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
-    let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
-    let bytes = bytes.ok_or_else(too_large)?;
-    let mut target = memory::reserve(bytes)?;
-    target.resize(bytes, 0);
-    form.fill(members, 0..members.count, &mut target)?;
-    let shape = if form.is_concatenated() { &shape[..] } else { &shape[1..] };
-    let layout = Layout::compact(shape, dtype.size()).ok_or_else(too_large)?;
-    Tensor::new(Bytes::from(target), dtype, shape, layout.strides(), 0)
-}
-
-/// The fields of a batch that was read.
-#[derive(Debug)]
-pub(crate) struct Collated {
-    pub(crate) collation: Collation,
-    /// The options, with what depends on the types of samples.
-    pub(crate) options: CollateOptions,
-    /// True for each member that is left out, if batches mark these.
-    pub(crate) marks: Option<Arc<[bool]>>,
-    pub(crate) skipped: Skipped,
-    /// The sample that others are compared to, and its layout.
-    pub(crate) first: Option<(u64, SampleLayout)>,
-}
-
-/// The fields of batches that are laid out before their samples are read.
-#[derive(Debug)]
-pub(crate) struct CollatedAhead {
-    pub(crate) collated: Collated,
-    /// True if samples go into their slots as they are, so that a reader puts them there.
-    pub(crate) as_read: bool,
-}
-
-/// The facts about samples that differ in size.
-#[derive(Debug, Clone)]
-pub(crate) struct Ragged {
-    /// The field whose extents are those of all, or `None` if samples differ in one dimension, and nothing but their
-    /// sizes is known.
-    pub(crate) guide: Option<BySource<Sequences>>,
-    /// The sizes that a plan counts.
-    pub(crate) sizes: Sizes,
-    /// True if the sizes are the lengths.
-    pub(crate) own_sizes: bool,
-    /// True if samples that are longer than their size are subsampled.
-    pub(crate) subsamples: bool,
-}
-
-/// The numbers in an index table, which give the places of samples for data that this process does not read.
-#[derive(Debug)]
-pub(crate) enum Index {
-    /// The sample.
-    Rows,
-    /// The row that a window begins with, and the steps of zeros before it; and after the table, if `lists`, the samples.
-    Windows { places: Arc<dyn Places>, lists: bool },
-    /// The place and the extents of each sample in each variable field, and whether batches are concatenations.
-    Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
-    /// The passages of each piece of a stream, and whether the documents that they are of matter.
-    Stream { pieces: Arc<dyn Passages>, documents: bool },
-}
-
-impl Index {
-    /// The shape of the elements that are numbered in a batch of these members: of a concatenation, all in one line; of
-    /// pieces of a stream, with the label of the last token.
-    pub(crate) fn space(&self, members: &Members) -> Vec<usize> {
-        match self {
-            Self::Rows | Self::Windows { .. } => vec![members.count],
-            Self::Ragged { packs: true, .. } => vec![members.elements()],
-            Self::Ragged { .. } => [&[members.count], members.union.as_slice()].concat(),
-            Self::Stream { pieces, .. } => vec![members.count, pieces.batch_len(members) + 1],
-        }
-    }
 }

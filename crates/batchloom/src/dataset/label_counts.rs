@@ -1,10 +1,11 @@
 //! One pass over a field of labels, to count those that losses do not ignore.
 
 use super::Dataset;
-use super::kind::{CollateOptions, Collation, Ragged, formed};
+use super::collation::{CollateOptions, Collation, Ragged, formed};
+use super::error::LabelsCause;
 use crate::batching::{FixedSize, LabelCounts, Rule, pieces};
 use crate::collate::{Form, IGNORED, Members, is_integer};
-use crate::{Error, Result, Tensor};
+use crate::{Result, Tensor};
 
 impl Dataset {
     /// Counts the labels of each sample that losses do not ignore: the elements of `field` that are not -100, as batches
@@ -23,8 +24,9 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::CountLabels`] if there is no such field, if it does not hold integers, or if batches take random elements
-    /// of samples; [`Error::Labels`], [`Error::Elsewhere`] and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field, if it does not hold integers, or if batches
+    /// take random elements of samples; [`Kind::Data`](crate::Kind::Data) if an array is in memory that this process
+    /// cannot read; [`Kind::Memory`](crate::Kind::Memory).
     pub fn count_labels(&self, field: &str, rule: &Rule, next_tokens: bool) -> Result<LabelCounts> {
         self.require_readable()?;
         let options =
@@ -48,23 +50,18 @@ impl Dataset {
 
 /// The form that makes the labels.
 fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Result<&'a dyn Form> {
-    let refused = |reason: String| Error::CountLabels { field: field.to_owned(), reason };
+    let name = || field.to_owned();
     let wanted = if next_tokens { "labels" } else { field };
     let known = if next_tokens { &collation.names[..] } else { &collation.names[..collation.own] };
     let place = known.iter().rposition(|name| name == wanted);
-    let place = place.ok_or_else(|| {
-        refused(match next_tokens {
-            true => "samples have no tokens that follow each other; expected a SequenceDataset".to_owned(),
-            false => format!("the dataset has no such field; expected one of {}", known.join(", ")),
-        })
+    let place = place.ok_or_else(|| match next_tokens {
+        true => LabelsCause::CountNoTokens { field: name() },
+        false => LabelsCause::CountNoField { field: name(), known: known.join(", ") },
     })?;
     let form = &*collation.forms[place];
     match is_integer(form.dtype()) {
         true => Ok(form),
-        false => Err(refused(format!(
-            "it holds {}; expected integers, -100 where losses ignore them",
-            form.dtype()
-        ))),
+        false => Err(LabelsCause::CountNoIntegers { field: name(), found: form.dtype() }.into()),
     }
 }
 
@@ -88,11 +85,8 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
     }
     let (size, stored) = (sizes.as_slice()[index(sample)], guide.extents(row)[0]);
     if *subsamples && stored > size {
-        let reason = format!(
-            "batches take {size} random rows of the {stored} of group {sample}; expected oversize \"truncate\", or \
-             label_counts of your own"
-        );
-        return Err(Error::CountLabels { field: field.to_owned(), reason });
+        let (field, group) = (field.to_owned(), sample);
+        return Err(LabelsCause::CountSubsample { field, size, stored, group }.into());
     }
     let piece = limit.unwrap_or(u32::MAX);
     let part = |number: u32| {
@@ -115,8 +109,6 @@ fn counted(labels: &Tensor, field: &str) -> Result<u32> {
         };
     }
     let count: usize = count!(i8, i16, i32, i64);
-    u32::try_from(count).map_err(|_| Error::CountLabels {
-        field: field.to_owned(),
-        reason: format!("a sample has {count}; expected at most {}", u32::MAX),
-    })
+    let too_many = || LabelsCause::CountTooMany { field: field.to_owned(), count, limit: u32::MAX };
+    u32::try_from(count).map_err(|_| too_many().into())
 }

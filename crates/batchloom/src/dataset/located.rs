@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::selection::Selection;
 use crate::collate::Taken;
 
-/// The places of samples in the data that forms read: those of all, or of some that were selected, in one source of
+/// The places of samples in the data that forms read: of all samples, or of selected samples, in one source of
 /// data, or one source after the other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Located {
@@ -16,14 +16,14 @@ pub(crate) struct Located {
 /// The samples of one source, or of several that were put together before.
 #[derive(Debug)]
 struct Source {
-    /// The number of samples before those of this source.
+    /// The number of samples before this source.
     before: u64,
-    /// The number of the first source that these samples come from.
+    /// The number of the first source of these samples.
     first: u32,
     located: Located,
 }
 
-/// The places of some samples. Empty if samples are their own places, or come from one source.
+/// The places of some samples. Empty if samples are their own places, or there is one source.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     rows: Vec<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Places {
 }
 
 impl Located {
-    /// The places of the samples of several datasets, one after the other: of each, the number of its samples, that of the
+    /// The places of the samples of several datasets, one after the other: of each, the number of its samples, of the
     /// sources that it has, and the places of its samples.
     pub(super) fn joined(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
         let (mut before, mut first) = (0, 0);
@@ -44,7 +44,7 @@ impl Located {
         Self { selection: None, sources: Some(parts.into_iter().map(source).collect()) }
     }
 
-    /// The places of selected samples, given those of the samples that were there to select from.
+    /// The places of selected samples, given the places of the samples that were there to select from.
     ///
     /// # Errors
     /// Those of [`Selection::within`].

@@ -2,8 +2,10 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+pub(crate) mod collation;
 mod concatenated;
 mod counts;
+pub(crate) mod error;
 mod groups;
 pub(crate) mod kind;
 mod label_counts;
@@ -24,10 +26,11 @@ use std::sync::Arc;
 pub use crate::collate::Steps;
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
+use collation::CollateOptions;
 use concatenated::Concatenated;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
-use kind::{CollateOptions, Kind};
+use kind::Kind;
 pub(crate) use located::Located;
 pub(crate) use map::Banned;
 pub(crate) use map::BatchRead;
@@ -46,9 +49,12 @@ pub use windows::{
     Anchor, Backtest, BacktestShape, SampledBy, Short, WindowCounts, WindowDataset, WindowShape,
 };
 
+use crate::batching::error::BatchingCause;
 use crate::batching::{Rule, Sizes};
+use crate::tensor::error::TensorCause;
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
+use error::SelectionCause;
 
 /// Any kind of data, behind one door. Cheap to clone: arrays are shared.
 ///
@@ -101,11 +107,12 @@ impl Dataset {
     /// This collates a batch of one, which costs one copy of the sample.
     ///
     /// # Errors
-    /// [`Error::SampleRange`]; [`Error::Elsewhere`] if arrays are in memory that this process cannot read.
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample; [`Kind::Data`](crate::Kind::Data) if arrays are
+    /// in memory that this process cannot read.
     pub fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let samples = self.len() as u64;
         if sample >= samples {
-            return Err(Error::SampleRange { found: sample, samples });
+            return Err(BatchingCause::SampleRange { sample, samples }.into());
         }
         self.require_readable()?;
         self.0.sample(sample)
@@ -136,15 +143,15 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of samples; [`Error::Select`] if the kind of
-    /// data has no such selections.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples;
+    /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data has no such selections.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let found = self.0.select(selection);
         let plain = || {
             let (found, expected) = (selection.samples(), self.len() as u64);
             match found == expected {
                 true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())?))),
-                false => Err(Error::SelectionSamples { found, expected }),
+                false => Err(SelectionCause::Samples { found, expected }.into()),
             }
         };
         found.map_or_else(plain, |found| found.map(Self))
@@ -167,8 +174,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Concat`] if there are no datasets, if their fields differ in name, type or shape, or if samples are made
-    /// on demand: one [`Source`] may read all of those.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no datasets, if their fields differ in name, type or
+    /// shape, or if samples are made on demand: one [`Source`] may read all of them.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
         Self::joined(parts, false)
     }
@@ -191,15 +198,13 @@ impl Dataset {
     /// that holds all of them. This is for data that moves elsewhere part by part.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the range does not lie in the dataset.
+    /// [`Kind::Range`](crate::Kind::Range) if the range does not lie in the dataset.
     #[doc(hidden)]
     pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
         let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
         let Some((start, end)) = within.filter(|(start, end)| start <= end && *end <= self.len()) else {
-            return Err(Error::SampleRange {
-                found: samples.end.max(samples.start),
-                samples: self.len() as u64,
-            });
+            let (sample, samples) = (samples.end.max(samples.start), self.len() as u64);
+            return Err(BatchingCause::SampleRange { sample, samples }.into());
         };
         Ok(self.names().zip(self.0.rows(start..end)).collect())
     }
@@ -219,10 +224,10 @@ impl Dataset {
     /// Refuses arrays that this process cannot read.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is in memory that this process cannot read.
     pub(crate) fn require_readable(&self) -> Result<()> {
         match self.0.arrays().iter().find(|(_, array)| array.is_elsewhere()) {
-            Some((name, _)) => Err(Error::Elsewhere { field: (*name).to_owned() }),
+            Some((name, _)) => Err(TensorCause::Elsewhere { field: (*name).to_owned() }.into()),
             None => Ok(()),
         }
     }

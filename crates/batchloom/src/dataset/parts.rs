@@ -5,17 +5,18 @@
 
 use std::cmp::Ordering;
 
-use crate::{Error, Result};
+use super::error::SelectionCause;
+use crate::Result;
 
 /// The end of one part of a time split. A part begins where the previous one ends.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PartEnd {
-    /// The part holds this share of each series: above 0, and at most 1 with those of the parts before.
+    /// The part holds this share of each series: above 0, and at most 1 with the shares of the parts before.
     Share(f64),
     /// The part ends before this step, in each series; series that are shorter end before.
     Step(i64),
-    /// The part ends before a step of its own in each series, as one time lies at different steps of them.
+    /// The part ends before another step in each series, as one time lies at different steps of them.
     Steps(Vec<usize>),
     /// The part holds the rest. Only the last part may.
     Rest,
@@ -32,12 +33,19 @@ pub enum PartEnd {
 /// ```
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::RestBeforeLast`]; [`Error::PartShare`] and [`Error::PartStep`] for an end that is out
-/// of range; [`Error::PartOrder`] if a part ends before the previous one; [`Error::Parts`] if there is not one step for
-/// each series, or it lies after its end.
+/// [`Kind::Argument`](crate::Kind::Argument) if there is no part, if a part before the last takes the rest, if a share
+/// or a step is out of range, if a part ends before the previous one, or if there is not one step for each series.
 pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<usize>>> {
+    Ok(ends(lengths, parts)?)
+}
+
+/// The same, with the cause of the error as a value.
+pub(super) fn ends(
+    lengths: &[usize],
+    parts: &[(&str, PartEnd)],
+) -> std::result::Result<Vec<Vec<usize>>, SelectionCause> {
     if parts.is_empty() {
-        return Err(Error::NoParts);
+        return Err(SelectionCause::NoParts);
     }
     let mut total = Total::default();
     let mut found: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
@@ -46,7 +54,7 @@ pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<u
         let stops = match end {
             PartEnd::Share(share) => {
                 total = total.plus(*share).filter(|total| total.is_at_most_one()).ok_or_else(|| {
-                    Error::PartShare {
+                    SelectionCause::PartShare {
                         part: part(),
                         share: number(*share),
                         total: number(total.to_f64() + share),
@@ -56,13 +64,15 @@ pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<u
             }
             PartEnd::Step(step) => at_step(name, *step, lengths)?,
             PartEnd::Steps(steps) => in_each(name, steps, lengths)?,
-            PartEnd::Rest if place + 1 < parts.len() => return Err(Error::RestBeforeLast { part: part() }),
+            PartEnd::Rest if place + 1 < parts.len() => {
+                return Err(SelectionCause::RestBeforeLast { part: part() });
+            }
             PartEnd::Rest => lengths.to_vec(),
         };
         let ends_early =
             |previous: &Vec<usize>| previous.iter().zip(&stops).any(|(start, stop)| stop < start);
         if found.last().is_some_and(ends_early) {
-            return Err(Error::PartOrder { part: part() });
+            return Err(SelectionCause::PartOrder { part: part() });
         }
         found.push(stops);
     }
@@ -87,7 +97,8 @@ pub const ETT_MINUTE: [i64; 3] = [34_560, 46_080, 57_600];
 /// ```
 ///
 /// # Errors
-/// [`Error::PartShare`] for a share that is not above 0 and at most 1, or if shares do not sum to 1.
+/// [`Kind::Argument`](crate::Kind::Argument) for a share that is not above 0 and at most 1, or if shares do not sum to
+/// 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -97,11 +108,8 @@ pub fn tslib_ends(lengths: &[usize], shares: [(&str, f64); 3]) -> Result<[PartEn
     let total: f64 = shares.iter().map(|(_, share)| share).sum();
     for (part, share) in shares {
         if !(share > 0.0 && share <= 1.0) || (total - 1.0).abs() > 1e-6 {
-            return Err(Error::PartShare {
-                part: part.to_owned(),
-                share: number(share),
-                total: number(total),
-            });
+            let (part, share, total) = (part.to_owned(), number(share), number(total));
+            return Err(SelectionCause::PartShare { part, share, total }.into());
         }
     }
     let truncated = |share: f64| move |&length: &usize| (length as f64 * share) as usize;
@@ -111,28 +119,29 @@ pub fn tslib_ends(lengths: &[usize], shares: [(&str, f64); 3]) -> Result<[PartEn
     Ok([PartEnd::Steps(first), PartEnd::Steps(middle), PartEnd::Rest])
 }
 
-fn at_step(part: &str, step: i64, lengths: &[usize]) -> Result<Vec<usize>> {
+fn at_step(part: &str, step: i64, lengths: &[usize]) -> std::result::Result<Vec<usize>, SelectionCause> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     match usize::try_from(step) {
         Ok(step) if (1..=longest).contains(&step) => {
             Ok(lengths.iter().map(|&length| length.min(step)).collect())
         }
-        _ => Err(Error::PartStep { part: part.to_owned(), step, longest }),
+        _ => Err(SelectionCause::PartStep { part: part.to_owned(), step, longest }),
     }
 }
 
-fn in_each(part: &str, steps: &[usize], lengths: &[usize]) -> Result<Vec<usize>> {
+fn in_each(
+    part: &str,
+    steps: &[usize],
+    lengths: &[usize],
+) -> std::result::Result<Vec<usize>, SelectionCause> {
+    let part = part.to_owned();
     if steps.len() != lengths.len() {
         let (found, expected) = (steps.len(), lengths.len());
-        let reason = format!("part {part} ends at {found} steps; expected one for each of {expected} series");
-        return Err(Error::Parts { reason });
+        return Err(SelectionCause::PartSteps { part, found, expected });
     }
     if let Some(series) = steps.iter().zip(lengths).position(|(step, length)| step > length) {
         let (step, length) = (steps[series], lengths[series]);
-        let reason = format!(
-            "part {part} ends at step {step} of series {series}; expected at most {length}, where the series ends"
-        );
-        return Err(Error::Parts { reason });
+        return Err(SelectionCause::PartSeries { part, step, series, length });
     }
     Ok(steps.to_vec())
 }

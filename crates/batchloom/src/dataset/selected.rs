@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Kind, Ragged};
+use super::collation::{CollateOptions, Collation, Ragged};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{LabelCounts, Labels, Rule, Sizes};
 use crate::{Result, Tensor};
@@ -20,7 +21,7 @@ impl Selected {
     /// Selected samples of `whole`.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn new(whole: Arc<dyn Kind>, selection: Selection) -> Result<Self> {
         let sizes = whole.sizes().map(|sizes| sizes.gather(selection.iter())).transpose()?;
         Ok(Self { whole, selection, sizes })

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::parts::{PartEnd, borders};
+use super::error::SelectionCause;
+use super::parts::{PartEnd, ends};
+use crate::batching::error::BatchingCause;
 use crate::brief::Brief;
 use crate::order::{Key, Order, Purpose};
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
-/// Some samples of a dataset, in any order. A sample may come several times.
+/// Some samples of a dataset, in any order. A sample may be selected several times.
 ///
 /// ```
 /// use batchloom::dataset::Selection;
@@ -54,7 +56,7 @@ impl std::fmt::Debug for Numbers {
 }
 
 impl Numbers {
-    /// The text that tells these numbers, which count from `base`, from all others of `total`.
+    /// A text that identifies these numbers, counted from `base`, among all selections of `total` samples.
     fn text(&self, base: u64, total: u64) -> Arc<str> {
         let digest = match self {
             Self::Range(Range { start, end }) => {
@@ -69,7 +71,7 @@ impl Numbers {
     /// Numbers below `samples`. Neighbours are a range.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
         let first = list.clone().next().unwrap_or(0);
         if list.clone().zip(first..).all(|(number, expected)| number == expected) {
@@ -85,7 +87,8 @@ impl Numbers {
     }
 }
 
-/// The hash of numbers below `total`, in order, each as four bytes where that is enough and as eight otherwise, the lowest first.
+/// The hash of numbers below `total`, in order, each as four bytes where that is enough and as eight otherwise, the
+/// lowest first.
 fn digest(mut numbers: impl Iterator<Item = u64>, total: u64) -> u128 {
     let narrow = u32::try_from(total.saturating_sub(1)).is_ok();
     let (mut hash, mut some) = (Xxh3::new(), Vec::with_capacity(8 << 10));
@@ -106,11 +109,13 @@ impl Selection {
     /// The samples `range` of `samples`.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the range leaves them, and [`Error::EmptySelection`].
+    /// [`Kind::Range`](crate::Kind::Range) if the range leaves them; [`Kind::Data`](crate::Kind::Data) if it is empty.
     pub fn range(range: Range<u64>, samples: u64) -> Result<Self> {
         match range {
-            Range { start, end } if start >= end => Err(Error::EmptySelection { samples }),
-            Range { end, .. } if end > samples => Err(Error::SampleRange { found: end - 1, samples }),
+            Range { start, end } if start >= end => Err(SelectionCause::Empty { samples }.into()),
+            Range { end, .. } if end > samples => {
+                Err(BatchingCause::SampleRange { sample: end - 1, samples }.into())
+            }
             range => Ok(Self::of(Numbers::Range(range), samples)),
         }
     }
@@ -118,11 +123,12 @@ impl Selection {
     /// The samples `list` of `samples`, in this order.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] with the first that there is not, and [`Error::EmptySelection`].
+    /// [`Kind::Range`](crate::Kind::Range), with the first sample that there is not; [`Kind::Data`](crate::Kind::Data)
+    /// if the list is empty.
     pub fn list(list: &[u64], samples: u64) -> Result<Self> {
         match list.iter().find(|&&number| number >= samples) {
-            _ if list.is_empty() => Err(Error::EmptySelection { samples }),
-            Some(&found) => Err(Error::SampleRange { found, samples }),
+            _ if list.is_empty() => Err(SelectionCause::Empty { samples }.into()),
+            Some(&sample) => Err(BatchingCause::SampleRange { sample, samples }.into()),
             None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples)?, samples)),
         }
     }
@@ -137,8 +143,8 @@ impl Selection {
         Self { numbers, samples, base, total, text }
     }
 
-    /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn at
-    /// random by `seed`, or are neighbours without one. This takes one pass over the samples.
+    /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn
+    /// at random by `seed`, or are neighbours without one. This takes one pass over the samples.
     ///
     /// With `strata`, a number for each sample, samples of each number are shared out like all of them: to one or two
     /// samples, each part holds its share of each.
@@ -153,8 +159,8 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`]; [`Error::EmptyPart`]; [`Error::Strata`] if there is not one number for each sample, or they
-    /// are given without a seed.
+    /// Those of [`borders`](super::borders); [`Kind::Data`](crate::Kind::Data) if a part is empty, if there is not one
+    /// number for each sample, or if numbers are given without a seed.
     pub fn split(
         samples: u64,
         parts: &[(&str, PartEnd)],
@@ -162,19 +168,16 @@ impl Selection {
         strata: Option<&[i64]>,
     ) -> Result<Vec<Self>> {
         if parts.len() >= usize::from(u16::MAX) {
-            let reason = format!("there are {} parts; expected fewer than {}", parts.len(), u16::MAX);
-            return Err(Error::Parts { reason });
+            return Err(SelectionCause::TooManyParts { found: parts.len(), limit: u16::MAX }.into());
         }
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let of_samples = |error| match error {
-            Error::PartStep { part, step, .. } => Error::Parts {
-                reason: format!(
-                    "the parts up to part {part} hold {step} samples, and there are {samples}; expected at most as many"
-                ),
-            },
-            error => error,
+        let of_samples = |cause| match cause {
+            SelectionCause::PartStep { part, step, .. } => {
+                SelectionCause::PartSamples { part, found: step, samples }
+            }
+            cause => cause,
         };
-        let ends: Vec<u64> = borders(&[index(samples)], parts)
+        let ends: Vec<u64> = ends(&[index(samples)], parts)
             .map_err(of_samples)?
             .iter()
             .map(|ends| ends.first().map_or(0, |&end| end as u64))
@@ -182,23 +185,18 @@ impl Selection {
         let starts = [0].into_iter().chain(ends.iter().copied());
         if let Some(place) = starts.clone().zip(&ends).position(|(start, &end)| start == end) {
             let part = parts[place].0.to_owned();
-            return Err(Error::EmptyPart { part, end: ends[place], count: samples });
+            return Err(SelectionCause::EmptyPart { part, end: ends[place], count: samples }.into());
         }
         let key = match (seed, strata) {
             (Some(seed), strata) => {
                 let found = strata.map_or(samples, |strata| strata.len() as u64);
                 if found != samples {
-                    return Err(Error::Strata {
-                        reason: format!(
-                            "there are {found} strata for {samples} samples; expected one for each"
-                        ),
-                    });
+                    return Err(SelectionCause::StrataCount { found, samples }.into());
                 }
                 Key::new(seed, 0, Purpose::Split)
             }
             (None, Some(_)) => {
-                let reason = "strata are given without a seed, and neighbours cannot hold shares of each; expected a seed";
-                return Err(Error::Strata { reason: reason.to_owned() });
+                return Err(SelectionCause::StrataWithoutSeed.into());
             }
             (None, None) => {
                 return starts.zip(&ends).map(|(start, &end)| Self::range(start..end, samples)).collect();
@@ -307,10 +305,10 @@ impl Selection {
     /// The samples that these places of `outer` hold, as a selection of what that was selected from.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if this does not select from as many samples as that has.
+    /// [`Kind::Data`](crate::Kind::Data) if this does not select from as many samples as that has.
     pub fn within(&self, outer: &Self) -> Result<Self> {
         if self.samples != outer.len() {
-            return Err(Error::SelectionSamples { found: self.samples, expected: outer.len() });
+            return Err(SelectionCause::Samples { found: self.samples, expected: outer.len() }.into());
         }
         if self.is_everything() {
             return Ok(outer.clone());
@@ -327,12 +325,12 @@ impl Selection {
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if a number is not in `span`.
+    /// [`Kind::Range`](crate::Kind::Range) if a number is not in `span`.
     pub fn cut(&self, span: Range<u64>) -> Result<Self> {
         let held = self.span();
         let samples = span.end - span.start;
         if held.start < span.start || held.end > span.end {
-            return Err(Error::SampleRange { found: held.end - 1, samples });
+            return Err(BatchingCause::SampleRange { sample: held.end - 1, samples }.into());
         }
         let numbers = match &self.numbers {
             Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
@@ -346,11 +344,14 @@ impl Selection {
     /// number, in all of the data, of the first sample that is there, and `total` the number of all.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the data that is there does not lie in all of it.
+    /// [`Kind::Range`](crate::Kind::Range) if the data that is there does not lie in all of it.
     pub fn restored(self, base: u64, total: u64) -> Result<Self> {
         match base.checked_add(self.samples).filter(|&end| end <= total) {
             Some(_) => Ok(Self::placed(self.numbers, self.samples, base, total)),
-            None => Err(Error::SampleRange { found: base.saturating_add(self.samples), samples: total }),
+            None => {
+                let (sample, samples) = (base.saturating_add(self.samples), total);
+                Err(BatchingCause::SampleRange { sample, samples }.into())
+            }
         }
     }
 
@@ -364,7 +365,7 @@ impl Selection {
         self.base
     }
 
-    /// The selection in words, which tell it from all others of as many samples: a part of fingerprints.
+    /// The selection in words that identify it among selections of the same number of samples: a part of fingerprints.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -383,8 +384,8 @@ fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
 
 /// The part of each sample, where parts take turns within each stratum.
 ///
-/// Strata come one after the other, the samples of each in the random order. Parts take turns as their shares say, so
-/// that any number of samples in a row are shared out like all of them, and those of a stratum are samples in a row.
+/// Strata follow each other, the samples of each in the random order. Parts take turns in proportion to their shares,
+/// so that any number of samples in a row are shared out like all of them, and a stratum is samples in a row.
 fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
     let mut part_of = unassigned(order, ends);
     let mut samples = Vec::with_capacity(part_of.len());
@@ -416,9 +417,9 @@ fn visit(order: &Order, places: Range<u64>, mut each: impl FnMut(usize)) {
 
 /// The turns of parts, which take all places as evenly as whole numbers allow.
 ///
-/// The turn of a part is due before its share of the places so far reaches the next whole number, and begins when it has
-/// passed the last one. Of those that have begun, the one that is due first takes the place (R. Tijdeman, "The chairman
-/// assignment problem", 1980): at every place, each part has had its share to less than one place.
+/// The turn of a part is due before its share of the places so far reaches the next whole number, and begins when it
+/// has passed the last one. Of those that have begun, the one that is due first takes the place (R. Tijdeman, "The
+/// chairman assignment problem", 1980): at every place, each part has had its share to less than one place.
 struct Turns {
     /// The places that each part takes of `places`; the last entry is what no part takes.
     shares: Vec<u64>,

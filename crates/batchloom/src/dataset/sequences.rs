@@ -3,22 +3,25 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, Description, EpochKey, Index, Kind, Ragged};
+use super::collation::{CollateOptions, Collation, Description, Index, Ragged};
+use super::error::{DatasetCause, LabelsCause};
+use super::kind::{EpochKey, Kind};
 use super::tensors::common_length;
+use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
     Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions,
     Segments, Stack, is_integer,
 };
 use crate::tensor::{Element, Sequences};
-use crate::{Error, Result, Tensor, memory};
+use crate::{Result, Tensor, memory};
 
 /// One field of a dataset.
 #[derive(Debug, Clone)]
 enum Field {
     /// A field with the same shape for every sample.
     Fixed(Tensor),
-    /// A field with a shape of its own for each sample.
+    /// A field with a separate shape for each sample.
     Variable(Sequences),
 }
 
@@ -40,17 +43,17 @@ enum Field {
 pub struct SequenceDataset {
     names: Vec<String>,
     fields: Arc<[Field]>,
-    /// The place of the first variable field, whose extents are those of all.
+    /// The place of the first variable field; all fields have its extents.
     guide: usize,
     sizes: Sizes,
     own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     subsamples: bool,
-    /// The names of the fields with lengths of their own.
+    /// The names of the fields with separate lengths.
     own_lengths: Vec<String>,
 }
 
-/// The size of a sample whose fields have lengths of their own: what rules sort, count and budget by.
+/// The size of a sample if fields have separate lengths: what rules sort, count and budget by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeOf {
@@ -113,7 +116,7 @@ impl Field {
 }
 
 impl SequenceDatasetBuilder {
-    /// Adds a field whose samples differ in size.
+    /// Adds a field of samples that differ in size.
     #[must_use]
     pub fn variable(mut self, name: impl Into<String>, sequences: Sequences) -> Self {
         self.names.push(name.into());
@@ -121,7 +124,7 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Adds a field whose samples are slices, or anything that lends one. They are copied, one after the other.
+    /// Adds a field with slices as samples, or anything that lends one. They are copied, one after the other.
     ///
     /// ```
     /// use batchloom::SequenceDataset;
@@ -159,7 +162,7 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Gives some variable fields lengths of their own: those of the targets of translation differ from those of the
+    /// Gives some variable fields separate lengths: the targets of translation differ in length from the
     /// sources. Batches hold a mask and the lengths of each, named for it: `target_mask` and `target_lengths`.
     ///
     /// ```
@@ -184,29 +187,24 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Sets what the size of a sample is whose fields have lengths of their own. Default: [`SizeOf::Max`].
+    /// Sets the size of a sample if fields have separate lengths. Default: [`SizeOf::Max`].
     #[must_use]
     pub fn size_of(self, size_of: SizeOf) -> Self {
         Self { size_of, ..self }
     }
 
-    /// The sizes of samples whose fields have lengths of their own.
+    /// The sizes of samples if fields have separate lengths.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`] and [`Error::SizeTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a size is not below 2^32, or that of no field.
     fn sizes_of_own(&self, guide: usize, samples: usize) -> Result<Vec<u32>> {
-        let refused = |reason: String| Error::OwnLengths { reason };
         let fields: Vec<(&String, &Sequences)> =
             self.names.iter().zip(&self.fields).filter_map(variable).collect();
         let counted: Vec<&Sequences> = match &self.size_of {
             SizeOf::Field(wanted) => {
                 let found = fields.iter().find(|(name, _)| *name == wanted);
                 let known = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-                let none = || {
-                    refused(format!(
-                        "the size of a sample is of {wanted}; expected max, sum or one of {known}"
-                    ))
-                };
+                let none = || DatasetCause::SizeOf { found: wanted.clone(), known };
                 vec![found.ok_or_else(none)?.1]
             }
             // Fields that share their lengths count once.
@@ -220,9 +218,7 @@ impl SequenceDatasetBuilder {
             let sizes =
                 counted.iter().map(|sequences| sequences.sizes_of(sample).map(u64::from).product::<u64>());
             let size: u64 = if self.size_of == SizeOf::Sum { sizes.sum() } else { sizes.max().unwrap_or(0) };
-            u32::try_from(size).map_err(|_| {
-                refused(format!("sample {sample} has {size} elements; expected fewer than 2^32"))
-            })
+            u32::try_from(size).map_err(|_| DatasetCause::OwnSize { sample: sample as u64, size }.into())
         };
         (0..samples).map(size).collect()
     }
@@ -230,8 +226,10 @@ impl SequenceDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
-    /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`], [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if fields of own lengths are not those of the data;
+    /// [`Kind::Data`](crate::Kind::Data) if there are no fields or none varies in length, if a name is given twice, if
+    /// an array is a scalar, if fields differ in their number of samples or in the lengths of one, or if there is not
+    /// one size for each sample; [`Kind::Memory`](crate::Kind::Memory).
     pub fn build(self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
             Field::Fixed(rows) => rows.shape().first().copied(),
@@ -241,7 +239,7 @@ impl SequenceDatasetBuilder {
         let own = &self.own_lengths;
         let shares =
             |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)) && !own.contains(name);
-        let guide = self.names.iter().zip(&self.fields).position(shares).ok_or(Error::NotVariable)?;
+        let guide = self.names.iter().zip(&self.fields).position(shares).ok_or(DatasetCause::NotVariable)?;
         check_own(&self.names, &self.fields, own)?;
         check_extents(&self.names, &self.fields, guide, own, samples)?;
         // Extents of each varying dimension, and sizes, both twice until they are shared.
@@ -257,14 +255,18 @@ impl SequenceDatasetBuilder {
         let own_sizes = given.is_none();
         let sizes = match (given, &self.fields[guide]) {
             (Some(sizes), _) if sizes.len() != samples => {
-                return Err(Error::SizesLength { found: sizes.len() as u64, samples: samples as u64 });
+                return Err(BatchingCause::SizesLength {
+                    found: sizes.len() as u64,
+                    samples: samples as u64,
+                }
+                .into());
             }
             (Some(sizes), _) => Sizes::new(sizes),
             (None, Field::Variable(sequences)) => {
                 let extents = (0..samples).flat_map(|sample| sequences.sizes_of(sample)).collect();
                 Sizes::with_extents(extents, sequences.varying().len())?
             }
-            (None, Field::Fixed(_)) => return Err(Error::NotVariable),
+            (None, Field::Fixed(_)) => return Err(DatasetCause::NotVariable.into()),
         };
         Ok(SequenceDataset {
             names: self.names,
@@ -300,7 +302,7 @@ impl SequenceDataset {
         &self.names
     }
 
-    /// The sizes by which plans sort, count and budget.
+    /// The sizes that plans sort, count and budget by.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
     }
@@ -317,7 +319,7 @@ impl SequenceDataset {
     fn guide(&self) -> Result<&Sequences> {
         match self.fields.get(self.guide) {
             Some(Field::Variable(sequences)) => Ok(sequences),
-            _ => Err(Error::NotVariable),
+            _ => Err(DatasetCause::NotVariable.into()),
         }
     }
 
@@ -387,7 +389,7 @@ impl SequenceDataset {
         }
     }
 
-    /// A form that field `name` has lengths for: those of its own, if it has some.
+    /// A form of field `name` with its separate lengths, if it has some.
     fn placed(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
         match self.own_lengths.iter().position(|own| own == name) {
             Some(place) => Arc::new(OwnLengths { inner, place }),
@@ -397,22 +399,20 @@ impl SequenceDataset {
 
     /// The sequences of tokens that a field holds.
     fn tokens(&self, field: &str) -> Result<Sequences> {
-        let refused = |reason: String| Error::Labels { reason };
+        let name = || field.to_owned();
         let place = self.names.iter().position(|name| name == field);
-        let place = place.ok_or_else(|| refused(format!("the dataset has no field {field}")))?;
+        let place = place.ok_or_else(|| LabelsCause::NoField { field: name() })?;
         match &self.fields[place] {
             Field::Variable(sequences)
                 if sequences.values().shape().len() > 1 || sequences.varying() != [0] =>
             {
-                Err(refused(format!("field {field} holds several numbers for each token; expected one")))
+                Err(LabelsCause::SeveralNumbers { field: name() }.into())
             }
             Field::Variable(sequences) if is_integer(sequences.values().dtype()) => Ok(sequences.clone()),
             Field::Variable(sequences) => {
-                Err(refused(format!("field {field} holds {}; expected integers", sequences.values().dtype())))
+                Err(LabelsCause::NoIntegers { field: name(), found: sequences.values().dtype() }.into())
             }
-            Field::Fixed(_) => {
-                Err(refused(format!("field {field} does not vary in length; expected a sequence")))
-            }
+            Field::Fixed(_) => Err(LabelsCause::NoSequence { field: name() }.into()),
         }
     }
 }
@@ -426,7 +426,7 @@ fn form(name: &str, field: &Field, packs: bool, options: &CollateOptions) -> Res
     if packs {
         return match sequences.varying() {
             [0] => Ok(Arc::new(Pack(sequences))),
-            _ => Err(Error::NotPackable { field: name.to_owned() }),
+            _ => Err(DatasetCause::NotPackable { field: name.to_owned() }.into()),
         };
     }
     let value = options.stored_pad_value(name, sequences.values().dtype())?;
@@ -448,15 +448,11 @@ impl Kind for SequenceDataset {
 
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         if !self.own_sizes && rule.limit().is_some() {
-            return Err(Error::ForeignSizes { rule: rule.name() });
+            return Err(DatasetCause::ForeignSizes { rule: rule.name() }.into());
         }
         let packs = rule.packs();
         if let (true, Some(name)) = (packs, self.own_lengths.first()) {
-            let reason = format!(
-                "Packing concatenates fields that share their lengths, which {name} does not; expected a rule that pads, \
-                 or a dataset for each field"
-            );
-            return Err(Error::OwnLengths { reason });
+            return Err(DatasetCause::OwnLengthsPacked { field: name.clone() }.into());
         }
         let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
             true => vec![
@@ -471,11 +467,7 @@ impl Kind for SequenceDataset {
         described.push(("index", Arc::new(SampleIndex)));
         if let Some(field) = &options.labels {
             if options.slots.iter().any(|(name, _)| name == field) {
-                let reason = format!(
-                    "labels are the next tokens of field {field}, whose samples go into slots of another shape; expected \
-                     labels of a field without a slot"
-                );
-                return Err(Error::Labels { reason });
+                return Err(LabelsCause::Slot { field: field.clone() }.into());
             }
             let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
             described.push(("labels", self.placed(field, Arc::new(labels))));
@@ -516,22 +508,22 @@ fn variable<'a>((name, field): (&'a String, &'a Field)) -> Option<(&'a String, &
     }
 }
 
-/// Refuses fields with lengths of their own that are none of the variable fields.
+/// Refuses fields with separate lengths that are no variable fields.
 fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
     let known: Vec<&String> = names.iter().zip(fields).filter_map(variable).map(|(name, _)| name).collect();
-    let refused = |reason: String| Err(Error::OwnLengths { reason });
     for (place, name) in own.iter().enumerate() {
         if !known.contains(&name) {
-            return refused(format!("there is no variable field {name}; expected some of {known:?}"));
+            let known = known.into_iter().cloned().collect();
+            return Err(DatasetCause::OwnLengthsOf { field: name.clone(), known }.into());
         }
         if own[..place].contains(name) {
-            return refused(format!("{name} is given twice"));
+            return Err(DatasetCause::OwnLengthsTwice { field: name.clone() }.into());
         }
     }
     Ok(())
 }
 
-/// Refuses variable fields whose samples differ in size from those of the first one, but for those with lengths of their
+/// Refuses variable fields with sizes that differ from the first field's, except for fields with separate
 /// own.
 fn check_extents(
     names: &[String],
@@ -548,13 +540,14 @@ fn check_extents(
         }
         let differs = |sample: &usize| !sequences.sizes_of(*sample).eq(first.sizes_of(*sample));
         if let Some(sample) = (0..samples).find(differs) {
-            return Err(Error::Ragged {
+            return Err(DatasetCause::Ragged {
                 field: name.clone(),
                 sample: sample as u64,
                 found: sequences.sizes_of(sample).collect(),
                 first: names[guide].clone(),
                 expected: first.sizes_of(sample).collect(),
-            });
+            }
+            .into());
         }
     }
     Ok(())

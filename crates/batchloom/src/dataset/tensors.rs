@@ -3,11 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
+use super::collation::{CollateOptions, Collation, Index};
+use super::error::DatasetCause;
+use super::kind::{EpochKey, Kind};
 use crate::batching::Rule;
 use crate::collate::{CrowIndices, Densify, EntryField, EntryPart, Form, Stack};
+use crate::tensor::error::TensorCause;
 use crate::tensor::{Element, SparseLayout, SparseRows};
-use crate::{Error, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// Arrays that share their first dimension. Sample `k` is row `k` of each.
 ///
@@ -39,7 +42,7 @@ pub struct TensorDataset {
 pub enum TensorField {
     /// An array whose first dimension counts the samples.
     Dense(Tensor),
-    /// Rows of which only some columns are stored.
+    /// Rows with some columns stored.
     Sparse(SparseRows),
 }
 
@@ -128,8 +131,8 @@ impl TensorDataset {
     /// fields: its name followed by `.crow_indices`, `.col_indices` and `.values`.
     ///
     /// # Errors
-    /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] if the first
-    /// dimensions differ.
+    /// [`Kind::Data`](crate::Kind::Data) if there are no fields, if a name is given twice, if an array is a scalar, or
+    /// if the first dimensions differ.
     pub fn new<N: Into<String>, F: Into<TensorField>>(
         fields: impl IntoIterator<Item = (N, F)>,
     ) -> Result<Self> {
@@ -201,16 +204,16 @@ impl Kind for TensorDataset {
 pub(super) fn common_length(names: &[String], lengths: impl Iterator<Item = Option<usize>>) -> Result<usize> {
     let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
     if let Some((_, name)) = repeated {
-        return Err(Error::DuplicateField { name: name.clone() });
+        return Err(DatasetCause::DuplicateField { field: name.clone() }.into());
     }
     let mut samples = None;
     for (name, found) in names.iter().zip(lengths) {
-        let found = found.ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        let found = found.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
         let &mut expected = samples.get_or_insert(found);
         if found != expected {
             let (field, first) = (name.clone(), names[0].clone());
-            return Err(Error::FieldLength { field, found, first, expected });
+            return Err(TensorCause::FieldLength { field, found, first, expected }.into());
         }
     }
-    samples.ok_or(Error::NoFields)
+    samples.ok_or_else(|| DatasetCause::NoFields.into())
 }

@@ -27,7 +27,7 @@ impl TextIds {
     /// Numbers texts, or any bytes. This takes one pass; each text that differs from the one before costs a look-up.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn new<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
         let mut found = Self { codes: Vec::new(), first_rows: Vec::new() };
         let mut numbers: HashMap<&[u8], i64> = HashMap::new();
@@ -37,9 +37,9 @@ impl TextIds {
             // Room for one more of everything, which is there but for a few times.
             memory::grow(&mut found.codes, 1)?;
             memory::grow(&mut found.first_rows, 1)?;
-            numbers.try_reserve(1).map_err(|error| Error::Memory {
-                bytes: (numbers.len() + 1) * size_of::<(&[u8], i64)>(),
-                reason: error.to_string(),
+            numbers.try_reserve(1).map_err(|error| {
+                let bytes = (numbers.len() + 1) * size_of::<(&[u8], i64)>();
+                Error::out_of_memory(bytes, error.to_string())
             })?;
             let code = match last {
                 Some((same, code)) if same == text => code,

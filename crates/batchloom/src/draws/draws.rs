@@ -19,7 +19,7 @@ pub(crate) enum Draws {
         /// The number of samples to draw.
         len: u64,
     },
-    /// Samples as often as their weights say.
+    /// Samples in proportion to their weights.
     Weighted(Weighted),
     /// Samples of several sources.
     Mixed(Box<Mixed>),
@@ -36,7 +36,7 @@ impl Draws {
         }
     }
 
-    /// The shards, if every sample comes once, shard by shard.
+    /// The shards, if every sample is drawn once, shard by shard.
     pub(crate) fn shards(&self) -> Option<&Shards> {
         match self {
             Self::Once(order) => order.shards(),
@@ -51,7 +51,7 @@ impl Draws {
         found[0]
     }
 
-    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
     pub(crate) fn fill(&self, start: u64, out: &mut [u64]) {
         match self {
             Self::Once(order) => order.fill(start, out),

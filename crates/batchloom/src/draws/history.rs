@@ -1,7 +1,7 @@
 //! `History`: the weights of sources over a run, as they were given, changed by schedule, or replaced.
 //!
-//! Promise: a history and the sources decide what is drawn at any place of any epoch. Weights that replace others hold from
-//! a place on, so what was drawn before it stays as it was.
+//! Promise: a history and the sources decide what is drawn at any place of any epoch. Weights that replace others hold
+//! from a place on, so what was drawn before it stays as it was.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::error::DrawsCause;
 use super::weights::ratios;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The weights of the sources of a run: those that it began with, and those that replaced them later.
 ///
-/// As plain values, this is a list of (epoch, position, weights): weights were given for that position of that epoch and
-/// all that follow. They are a list of (amount, ratios): from that amount on, in samples or what else is measured, sources
-/// have these ratios, as base64 of little-endian numbers of 32 bits.
+/// As plain values, this is a list of (epoch, position, weights): weights were given for that position of that epoch
+/// and all that follow. They are a list of (amount, ratios): from that amount on, in samples or what else is measured,
+/// sources have these ratios, as base64 of little-endian numbers of 32 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<WrittenWeights>", into = "Vec<WrittenWeights>")]
 pub struct History(Arc<[Given]>);
@@ -65,31 +66,26 @@ impl History {
     /// Weights that are the same throughout.
     ///
     /// # Errors
-    /// [`Error::Weights`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the weights make no sense.
     pub(super) fn new(weights: &[f64]) -> Result<Self> {
         let schedule = Arc::new([(0, ratios(weights)?)]);
         Ok(Self(Arc::new([Given { place: (0, 0), schedule }])))
     }
 
-    /// The same weights, and others from some amounts on.
+    /// The same weights, and new weights from some amounts on.
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not those of as many sources.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not those of as many
+    /// sources.
     pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
-            let refused = |reason: String| Err(Error::Weights { reason });
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
-                return refused(format!(
-                    "the schedule has weights from {amount} on after those from {last} on; expected amounts that increase"
-                ));
+                return Err(DrawsCause::ScheduleOrder { amount: *amount, last: *last }.into());
             }
-            if weights.len() != self.first().len() {
-                return refused(format!(
-                    "the weights from {amount} on are {} for {} sources; expected one for each",
-                    weights.len(),
-                    self.first().len()
-                ));
+            let (found, sources) = (weights.len(), self.first().len());
+            if found != sources {
+                return Err(DrawsCause::ScheduleCount { amount: *amount, found, sources }.into());
             }
             schedule.push((*amount, ratios(weights)?));
         }
@@ -106,7 +102,7 @@ impl History {
         &self.0[self.0.len() - 1].schedule
     }
 
-    /// All ratios that may come.
+    /// All ratios that may apply.
     pub(super) fn ratios(&self) -> impl Iterator<Item = &Arc<[u32]>> {
         self.0.iter().flat_map(|given| given.schedule.iter().map(|(_, ratios)| ratios))
     }
@@ -152,7 +148,7 @@ struct Walk<'a, P> {
 }
 
 impl<P: Passage> Walk<'_, P> {
-    /// Goes on to a place or an amount, as they come first, or to the end of the epoch that is the target.
+    /// Advances to a place or an amount, whichever is first, or to the end of the target epoch.
     fn to(&mut self, place: Option<(u64, u64)>, amount: Option<u64>) -> Reached {
         loop {
             let mut in_epoch = amount;

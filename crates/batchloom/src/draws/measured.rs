@@ -1,11 +1,11 @@
-//! `Measured`: the draws of an epoch whose sources take turns by tokens, or by another measure of samples.
+//! `Measured`: the draws of an epoch with sources that take turns by tokens, or by another measure of samples.
 //!
-//! The next sample is always of the source that has had least, in relation to its weight (stride scheduling: Waldspurger
-//! and Weihl, 1995). So at any sample, the share of a source is right to one sample of the largest measure. Sizes follow
-//! no formula, so the draws of an epoch are listed once: four bytes for each.
+//! The next sample is always of the source that has had least, in relation to its weight (stride scheduling:
+//! Waldspurger and Weihl, 1995). So at any sample, the share of a source is right to one sample of the largest measure.
+//! Sizes follow no formula, so the draws of an epoch are listed once: four bytes for each.
 //!
-//! The samples of an epoch are those that begin in some range of the sizes of their source, pass after pass. These ranges
-//! have a formula, so that epochs in which weights do not change are not listed to know those behind them.
+//! The samples of an epoch are those that begin in some range of the sizes of their source, pass after pass. These
+//! ranges have a formula, so that epochs in which weights do not change are not listed to know those behind them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -55,12 +55,12 @@ fn listed(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
     run.listed
 }
 
-/// The size of a sample of a source in parts of a unit, and one more, so that empty samples have times of their own.
+/// The size of a sample of a source in parts of a unit, and one more, so that empty samples have distinct times.
 fn size(mix: &Mix, sizes: &[u32], source: usize, number: u64) -> u64 {
     (u64::from(sizes[usize::try_from(mix.sample(source, number)).unwrap_or(usize::MAX)]) << PARTS) + 1
 }
 
-/// A run of which the draws of the epoch under way are listed.
+/// A run, with the listed draws of the epoch under way.
 struct Run<'a> {
     mix: &'a Mix,
     sizes: &'a [u32],
@@ -69,8 +69,8 @@ struct Run<'a> {
     ratios: Arc<[u32]>,
     /// The source that ends epochs of these ratios, unless all do.
     limiting: usize,
-    /// The place of each source, in the sizes of its passes, at the start of the epoch `epochs` before this one. The weights
-    /// have not changed since.
+    /// The place of each source, in the sizes of its passes, at the start of the epoch `epochs` before this one. The
+    /// weights have not changed since.
     base: Vec<u128>,
     epochs: u64,
     cursors: Vec<Cursor>,
@@ -236,7 +236,7 @@ struct Cursor {
     /// The place of the next sample in the passes of the source, and the sizes of those before it.
     place: u64,
     passed: u128,
-    /// The place from which on the weights of now let samples come.
+    /// The first place with samples drawn by the present weights.
     begin: u128,
     /// The samples at the places from `first` on.
     first: u64,

@@ -1,7 +1,7 @@
-//! `Mix`: several sources of samples in one epoch, each as often as its weight says.
+//! `Mix`: several sources of samples in one epoch, drawn in proportion to their weights.
 //!
-//! Each source goes through permutations of its own, from epoch to epoch, so that none of its samples comes again before
-//! all of them have come. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
+//! Each source has its own permutations, from epoch to epoch, so that none of its samples is drawn again before all of
+//! them were drawn. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
 //! labels), so that shares hold for what is measured.
 
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::DrawsCause;
 use super::history::{History, Schedule};
 use super::stream::Stream;
 use crate::named::named;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The end of an epoch of several sources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -23,7 +24,8 @@ pub enum Exhausted {
     Stop,
     /// The epoch ends when every source has been gone through at least once. Smaller ones are repeated.
     Repeat,
-    /// The epoch has every sample once. When a source is exhausted, the others share what is left by their weights.
+    /// The epoch has every sample once. When a source is exhausted, the remaining sources share the rest by their
+    /// weights.
     Renormalise,
 }
 
@@ -46,7 +48,7 @@ named!(Exhausted, "when_exhausted", {
 
 /// Sources of samples and their weights.
 ///
-/// The samples of a plan are those of the first source, then those of the second, and so on.
+/// The samples of a plan are the samples of the first source, then of the second, and so on.
 ///
 /// ```
 /// use batchloom::Plan;
@@ -66,7 +68,7 @@ pub struct Mix {
     before: Arc<[u64]>,
     history: History,
     exhausted: Exhausted,
-    /// The measure by which turns are counted: its name, and the size of each sample. Samples count the same without it.
+    /// The measure of turns: its name, and the size of each sample. Samples count the same without it.
     measure: Option<(String, Arc<[u32]>)>,
     /// The samples of the sources, one source after the other, if they do not lie in that order.
     members: Option<Arc<[u32]>>,
@@ -77,19 +79,14 @@ pub struct Mix {
 crate::brief::debug_in_brief!(Mix, [history, exhausted, names], [before, measure, members]);
 
 impl Mix {
-    /// Sources of as many samples as `counts` says, and their weights.
+    /// Sources with `counts` samples, and their weights.
     ///
     /// # Errors
-    /// [`Error::Weights`] if there is not one weight for each source, or one is negative, infinite or not a number, or
-    /// none is above 0; [`Error::Mix`] if a source of a weight above 0 has no samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one weight for each source, or one is negative,
+    /// infinite or not a number, or none is above 0, or if a source of a weight above 0 has no samples.
     pub fn new(counts: &[u64], weights: &[f64]) -> Result<Self> {
         if counts.len() != weights.len() {
-            let reason = format!(
-                "there are {} weights for {} sources; expected one for each",
-                weights.len(),
-                counts.len()
-            );
-            return Err(Error::Weights { reason });
+            return Err(DrawsCause::WeightCount { found: weights.len(), sources: counts.len() }.into());
         }
         let ends = counts.iter().scan(0_u64, |end, &count| {
             *end = end.saturating_add(count);
@@ -109,14 +106,14 @@ impl Mix {
         Ok(mix)
     }
 
-    /// Gives sources other weights once the run has drawn some amounts, over all epochs: in samples, or in what is measured.
-    /// Each change is an amount, and the weights from there on.
+    /// Gives sources other weights once the run has drawn some amounts, over all epochs: in samples, or in what is
+    /// measured. Each change is an amount, and the weights from there on.
     ///
     /// ```
     /// use batchloom::Plan;
     /// use batchloom::draws::Mix;
     ///
-    /// // Books come in after 200 samples.
+    /// // Books are drawn after 200 samples.
     /// let mix = Mix::new(&[1000, 100], &[1.0, 0.0])?.schedule(&[(200, vec![1.0, 1.0])])?;
     /// let plan = Plan::builder(1100).mix(mix).shuffle(true).batch_size(100).build()?;
     /// let books = |step| plan.indices(step, 0).unwrap().iter().filter(|&&sample| sample >= 1000).count();
@@ -125,8 +122,8 @@ impl Mix {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not as those of [`new`](Self::new); [`Error::Mix`] if a
-    /// source of a weight above 0 has nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not as those of
+    /// [`new`](Self::new), or if a source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mix = Self { history: self.history.scheduled(changes)?, ..self };
         mix.require("samples", |source| mix.count(source) > 0)?;
@@ -139,12 +136,10 @@ impl Mix {
         let is_drawn = |source: usize| self.history.ratios().any(|ratios| ratios[source] > 0);
         match (0..self.len()).find(|&source| is_drawn(source) && !has(source)) {
             None => Ok(()),
-            Some(source) => Err(Error::Mix {
-                reason: format!(
-                    "source {} has no {what}; expected some, or a weight of 0",
-                    self.name(source)
-                ),
-            }),
+            Some(source) => {
+                let (name, what) = (self.name(source), what.to_owned());
+                Err(DrawsCause::EmptySource { name, what }.into())
+            }
         }
     }
 
@@ -154,17 +149,15 @@ impl Mix {
         self.require(by, |source| of(source).iter().any(|&size| size > 0))
     }
 
-    /// The classes of samples as sources of equal weight: batches of a fixed size hold as many samples of each class, to one.
-    /// `classes` has a number for each sample, which tells its class.
+    /// The classes of samples as sources of equal weight: batches of a fixed size hold each class equally often, to
+    /// one. `classes` has the number of the class of each sample.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no samples, or 2^32 of them;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn balanced(classes: &[i64]) -> Result<Self> {
         let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
-        let samples = samples.ok_or_else(|| {
-            let reason = format!("{} samples have classes; expected 1 to {}", classes.len(), u32::MAX);
-            Error::Mix { reason }
-        })?;
+        let samples = samples.ok_or(DrawsCause::Classes { found: classes.len(), limit: u32::MAX })?;
         // The samples, what sorting takes, and the number of samples of each class, at most one.
         memory::require_each(classes.len(), 4 * size_of::<u32>() + 2 * size_of::<u64>())?;
         let mut members: Vec<u32> = (0..samples).collect();
@@ -176,49 +169,39 @@ impl Mix {
         Ok(Self { members: Some(members.into()), exhausted: Exhausted::Repeat, ..mix })
     }
 
-    /// Lets sources take turns by `sizes`, how much each sample has of what is measured, instead of by samples. `by` is its
-    /// name, which is part of fingerprints.
+    /// Lets sources take turns by `sizes`, how much each sample has of what is measured, instead of by samples. `by` is
+    /// its name, which is part of fingerprints.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or if
-    /// there are 2^32 samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one size for each sample, if a source of a weight
+    /// above 0 has nothing of it, or if there are 2^32 samples.
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
-        let refused = |reason: String| Err(Error::Mix { reason });
         if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
-            return refused(format!(
-                "there are {} numbers of {by} for {} samples; expected one for each, and fewer than 2^32",
-                sizes.len(),
-                self.samples()
-            ));
+            let (by, found, samples) = (by.to_owned(), sizes.len(), self.samples());
+            return Err(DrawsCause::Measures { by, found, samples }.into());
         }
         self.measure = Some((by.to_owned(), sizes));
         self.require_measured()?;
         Ok(self)
     }
 
-    /// Gives sources names, which become part of fingerprints: a state goes on with sources of the same names, in the same
-    /// order.
+    /// Gives sources names, which become part of fingerprints: a state continues with sources of the same names, in the
+    /// same order.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one name for each source.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one name for each source.
     pub fn named(self, names: &[String]) -> Result<Self> {
         match names.len() == self.len() {
             true => Ok(Self { names: Some(names.into()), ..self }),
-            false => Err(Error::Mix {
-                reason: format!(
-                    "there are {} names for {} sources; expected one for each",
-                    names.len(),
-                    self.len()
-                ),
-            }),
+            false => Err(DrawsCause::NameCount { found: names.len(), sources: self.len() }.into()),
         }
     }
 
     /// Refuses epochs of more draws than can be listed, where these are listed.
     ///
     /// # Errors
-    /// [`Error::Mix`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the sources make no sense.
     pub(crate) fn check_length(&self) -> Result<()> {
         let Some((by, sizes)) = &self.measure else { return Ok(()) };
         let total = |source: usize| -> f64 {
@@ -238,11 +221,7 @@ impl Mix {
             });
             let (draws, most) = (draws.sum::<f64>(), f64::from(u32::MAX));
             if draws > most {
-                let reason = format!(
-                    "to go through every source by {by}, an epoch would draw about {draws:.1e} samples; expected at \
-                     most {most:.1e}: weights that differ less, or another end of the epoch"
-                );
-                return Err(Error::Mix { reason });
+                return Err(DrawsCause::TooManyDraws { by: by.clone(), draws, limit: most }.into());
             }
         }
         Ok(())
@@ -268,12 +247,12 @@ impl Mix {
     /// The same sources of a run that has another history.
     ///
     /// # Errors
-    /// [`Error::Mix`] if it is one of another number of sources, or of sources that have nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is one of another number of sources, or of sources that have
+    /// nothing to draw.
     #[doc(hidden)]
     pub fn with_history(&self, history: History) -> Result<Self> {
-        if history.ratios().any(|ratios| ratios.len() != self.len()) {
-            let reason = format!("the weights are not those of {} sources", self.len());
-            return Err(Error::Mix { reason });
+        if let Some(ratios) = history.ratios().find(|ratios| ratios.len() != self.len()) {
+            return Err(DrawsCause::HistorySources { found: ratios.len(), sources: self.len() }.into());
         }
         let mix = Self { history, ..self.clone() };
         mix.require("samples", |source| mix.count(source) > 0)?;
@@ -295,7 +274,7 @@ impl Mix {
         self.history.last()
     }
 
-    /// Returns true if sources are the classes of samples, whose weights are equal.
+    /// Returns true if sources are the classes of samples, with equal weights.
     pub(crate) fn is_balanced(&self) -> bool {
         self.members.is_some()
     }
@@ -323,17 +302,15 @@ impl Mix {
         (self.exhausted, measure, self.members.as_deref())
     }
 
-    /// The same sources with samples in another order, of which [`parts`](Self::parts) told.
+    /// The same sources with samples in another order, from [`parts`](Self::parts).
     ///
     /// # Errors
-    /// [`Error::Mix`] if they are not as many.
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not as many.
     #[doc(hidden)]
     pub fn with_members(self, members: Vec<u32>) -> Result<Self> {
         match members.len() as u64 == self.samples() {
             true => Ok(Self { members: Some(members.into()), ..self }),
-            false => Err(Error::Mix {
-                reason: format!("{} members for {} samples", members.len(), self.samples()),
-            }),
+            false => Err(DrawsCause::Members { found: members.len(), samples: self.samples() }.into()),
         }
     }
 
@@ -407,8 +384,8 @@ impl Serialize for Mix {
     }
 }
 
-/// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount` left of
-/// what is counted.
+/// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount`
+/// left of what is counted.
 pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
     let later = |a: &usize, b: &usize| {
         let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(ratios[other]));

@@ -24,7 +24,7 @@ enum Arrangement {
 }
 
 impl Mixed {
-    /// The draws of an epoch: `num_samples` of them, or as many as follow from the sources.
+    /// The draws of an epoch: `num_samples` of them, or a number that follows from the sources.
     pub(crate) fn new(mix: Mix, num_samples: Option<u64>, seed: u64, epoch: u64, shuffled: bool) -> Self {
         let arrangement = match mix.is_measured() {
             true => Arrangement::Measured(Measured::default()),

@@ -1,8 +1,8 @@
 //! The samples that an epoch draws, if they are not all of them once.
 //!
-//! An epoch is a sequence of draws, and [`order`](crate::order) says which sample comes at which place of a permutation.
-//! Here a sample may come several times, or never: because samples have weights, because an epoch has another length than
-//! the data, or because several sources of data are mixed. Promises:
+//! An epoch is a sequence of draws, and [`order`](crate::order) computes the sample at each place of a permutation.
+//! Here a sample may be drawn several times, or never: because samples have weights, because an epoch has another
+//! length than the data, or because several sources of data are mixed. Promises:
 //!
 //! - Draws are a pure function of seed, epoch and weights, and can be asked for at any position.
 //! - The positions of a sample can be asked for as well.
@@ -10,6 +10,7 @@
 
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod draws;
+mod error;
 mod history;
 mod measured;
 mod mix;

@@ -1,15 +1,15 @@
-//! `Stream`: all samples of one source, over and over: pass after pass, each in an order of its own.
+//! `Stream`: all samples of one source, over and over: pass after pass, each in another order.
 
 use crate::order::{Key, Order, Purpose};
 
-/// An endless sequence of samples. Each pass over them is a permutation, so no sample comes again before all have come.
+/// An endless sequence of samples. Each pass is a permutation: every sample is used once before any repeats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
     pub(crate) samples: u64,
     pub(crate) seed: u64,
-    /// The number of the source. Passes of source 0 are the epochs of a dataset of its own.
+    /// The number of the source. Passes of source 0 are the epochs of the same dataset alone.
     pub(crate) source: u64,
-    /// False if samples come as stored in every pass.
+    /// False if every pass is in stored order.
     pub(crate) shuffled: bool,
 }
 
@@ -47,8 +47,8 @@ impl Stream {
     }
 }
 
-/// The low half of a number. Places of an epoch with a number near the largest may lie past 2^64, and so may their passes,
-/// which then have the numbers of earlier ones.
+/// The low half of a number. Places of an epoch with a number near the largest may lie past 2^64, and so may their
+/// passes, which then have the numbers of earlier ones.
 fn low(number: u128) -> u64 {
     u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0)
 }

@@ -24,7 +24,8 @@ impl Stretch {
     }
 }
 
-/// The parts of an epoch, in which `seed` decides about the order of sources that are due alike; `None` keeps them as stored.
+/// The parts of an epoch, in which `seed` decides about the order of sources that are due alike; `None` keeps them as
+/// stored.
 pub(super) fn stretches(mix: &Mix, num_samples: Option<u64>, epoch: u64, seed: Option<u64>) -> Vec<Stretch> {
     let sources = mix.len();
     let mut run = Run {
@@ -42,7 +43,7 @@ pub(super) fn stretches(mix: &Mix, num_samples: Option<u64>, epoch: u64, seed: O
     run.stretches
 }
 
-/// A run of which the parts of the epoch under way are kept.
+/// A run, with the parts of the epoch under way.
 struct Run<'a> {
     mix: &'a Mix,
     num_samples: Option<u64>,
@@ -80,7 +81,7 @@ impl Run<'_> {
         }
     }
 
-    /// As many turns of each source as `counts` says, by the ratios of now.
+    /// `counts` turns of each source, by the present ratios.
     fn turns(&self, counts: &Arc<[u64]>) -> Turns {
         let turns = Turns::new(Arc::clone(&self.ratios), Arc::clone(counts));
         let Some(seed) = self.seed else { return turns };

@@ -1,9 +1,9 @@
-//! `Turns`: the turns of sources, whose numbers stand to each other as their ratios at any time.
+//! `Turns`: the turns of sources, in proportion to their ratios at any time.
 //!
-//! Turn `j` of a source of ratio `w` is due at time `(j + p) / w`, and turns come in the order in which they are due. The
-//! phase `p` is 1/2, or one between 0 and 1 for each source that an epoch draws, so that other sources meet in it. Times are
-//! compared as fractions, exactly. So of any number of turns, a source has its share to about one turn, and both the turn
-//! at a place and the place of a turn have closed forms.
+//! Turn `j` of a source of ratio `w` is due at time `(j + p) / w`, and turns are taken in the order in which they are
+//! due. The phase `p` is 1/2, or one between 0 and 1 for each source that an epoch draws, so that other sources meet in
+//! it. Times are compared as fractions, exactly. So of any number of turns, a source has its share to about one turn,
+//! and both the turn at a place and the place of a turn have closed forms.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -54,13 +54,13 @@ impl PartialOrd for Due {
 }
 
 impl Turns {
-    /// As many turns of each source as `counts` says. A source of ratio 0 has none.
+    /// `counts` turns of each source. A source of ratio 0 has no turn.
     pub(super) fn new(ratios: Arc<[u32]>, counts: Arc<[u64]>) -> Self {
         Self { ratios, counts, phases: Arc::new([]) }
     }
 
-    /// The phases of sources in an epoch, which a key decides. Of sources of the same ratio, those that have more turns come
-    /// first, so that each has had as many turns as the others, to one, whatever turns are looked at.
+    /// The phases of sources in an epoch, which a key decides. Of sources of the same ratio, those that have more turns
+    /// come first, so that all have had equally many turns, to one, in any range of turns.
     pub(super) fn phases(ratios: &[u32], counts: &[u64], key: &Key) -> Arc<[u32]> {
         let choices = u64::from(PHASES) - 1;
         let found = Permutation::new(choices, key);
@@ -80,7 +80,7 @@ impl Turns {
         Self { phases, ..self }
     }
 
-    /// The first turns of each source, as many as `counts` says.
+    /// The first `counts` turns of each source.
     pub(super) fn capped(self, counts: Arc<[u64]>) -> Self {
         Self { counts, ..self }
     }

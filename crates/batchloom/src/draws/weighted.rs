@@ -1,8 +1,9 @@
-//! `Weighted`: draws with replacement, as often as weights say.
+//! `Weighted`: draws with replacement, in proportion to weights.
 //!
-//! All units of weight are divided in as many equal stretches as there are draws, and a point is drawn at random in each
-//! (stratified sampling). So a sample is expected exactly as often as its weight says, comes less than twice more or
-//! fewer, and the stretches that it may be drawn in are known. A keyed permutation puts the draws in random order.
+//! All units of weight are divided in as many equal stretches as there are draws, and a point is drawn at random in
+//! each (stratified sampling). So the expected number of draws of a sample is its share exactly, the actual number is
+//! less than two more or fewer, and the stretches that it may be drawn in are known. A keyed permutation puts the draws
+//! in random order.
 
 use super::weights::Weights;
 use crate::order::{Key, Order, Purpose};
@@ -59,8 +60,8 @@ impl Weighted {
     }
 }
 
-/// A number that looks random, as `number` and `salt` say (the finaliser of `SplitMix64`, twice: Steele, Lea and Flood,
-/// "Fast splittable pseudorandom number generators", 2014).
+/// A number that looks random, computed from `number` and `salt` (the finaliser of `SplitMix64`, twice: Steele, Lea and
+/// Flood, "Fast splittable pseudorandom number generators", 2014).
 fn mixed(number: u64, salt: u64) -> u64 {
     [salt, salt.rotate_left(32)].into_iter().fold(number, |number, salt| {
         let number = number.wrapping_add(salt).wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{Error, Result, memory};
+use super::error::DrawsCause;
+use crate::{Result, memory};
 
 /// The number of bits that the sum of all units fits.
 const BITS: i32 = 62;
@@ -38,7 +39,8 @@ impl Weights {
     /// One weight for each sample.
     ///
     /// # Errors
-    /// [`Error::Weights`] if one is negative, infinite or not a number, or none is above 0; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if one is negative, infinite or not a number, or none is above 0;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn new(weights: &[f64]) -> Result<Self> {
         let total = checked_sum(weights, "sample")?;
         memory::require_each(weights.len() + 1, 4 * size_of::<u64>())?;
@@ -78,7 +80,7 @@ impl Weights {
     /// The weights that have these [`units`](Self::units), written down and read again.
     ///
     /// # Errors
-    /// [`Error::Weights`] if they decrease or do not begin with 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if they decrease or do not begin with 0.
     #[doc(hidden)]
     pub fn of_units(before: Vec<u64>) -> Result<Self> {
         match before.first() == Some(&0) && before.is_sorted() && before.last() > Some(&0) {
@@ -86,7 +88,10 @@ impl Weights {
                 let digest = xxh3_128(bytemuck::cast_slice(&before));
                 Ok(Self { before: before.into(), digest })
             }
-            false => Err(Error::Weights { reason: "units decrease, or do not begin with 0".to_owned() }),
+            false => {
+                let (first, last) = (before.first().copied(), before.last().copied());
+                Err(DrawsCause::Units { first, last }.into())
+            }
         }
     }
 
@@ -95,7 +100,7 @@ impl Weights {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// The units of a sample, which lie between those of its neighbours.
+    /// The units of a sample, which lie between the units of its neighbours.
     pub(super) fn of(&self, sample: u64) -> Range<u64> {
         let index = usize::try_from(sample).unwrap_or(usize::MAX);
         self.before[index]..self.before[index + 1]
@@ -107,8 +112,8 @@ impl Weights {
     }
 }
 
-/// The weights of sources as whole numbers below 2^32, in the same ratios: to 2^-32 of the largest, and exactly for whole
-/// numbers below 2^32. A weight above 0 stays above 0.
+/// The weights of sources as whole numbers below 2^32, in the same ratios: to 2^-32 of the largest, and exactly for
+/// whole numbers below 2^32. A weight above 0 stays above 0.
 ///
 /// # Errors
 /// As [`Weights::new`].
@@ -121,22 +126,15 @@ pub(super) fn ratios(weights: &[f64]) -> Result<Arc<[u32]>> {
 }
 
 /// The sum of weights that are all finite, not negative, and not all 0.
-fn checked_sum(weights: &[f64], of: &str) -> Result<f64> {
-    let refused = |reason: String| Err(Error::Weights { reason });
+fn checked_sum(weights: &[f64], of: &'static str) -> Result<f64> {
     let wrong = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0));
     if let Some(place) = wrong {
-        return refused(format!(
-            "the weight of {of} {place} is {}; expected a finite number, at least 0",
-            weights[place]
-        ));
+        return Err(DrawsCause::Weight { of, place, weight: weights[place] }.into());
     }
-    let total: f64 = weights.iter().sum();
+    let total = weights.iter().fold(0.0, |total, weight| total + weight);
     match total > 0.0 && total.is_finite() {
         true => Ok(total),
-        false => refused(format!(
-            "the weights of {} {of}s sum to {total}; expected a finite sum above 0",
-            weights.len()
-        )),
+        false => Err(DrawsCause::WeightSum { of, count: weights.len(), total }.into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kind::Kind;
 use crate::DType;
 
 /// The error of a source, shared.
@@ -82,8 +83,8 @@ pub enum ReadError {
     },
     /// A batch that is made as a whole has other fields than the first one.
     #[error(
-        "the batch of sample {sample} is {found}; that of sample {first} was {expected}: expected one structure and one \
-         type of each field for all batches"
+        "the batch of sample {sample} is {found}; the batch of sample {first} was {expected}: expected one structure and \
+         one type of each field for all batches"
     )]
     Batch {
         /// The first sample of the batch.
@@ -97,9 +98,9 @@ pub enum ReadError {
     },
     /// A field of a sample has another type or shape than that of the first sample.
     #[error(
-        "field {field} of sample {sample} is {}; that of sample {first} was {}: expected one type and {} for all \
-         samples (samples of several shapes need sizes, or a slot in collate, such as Pad or Resize; images also need \
-         one number of channels, as convert(\"RGB\") makes it)",
+        "field {field} of sample {sample} is {}; in sample {first} it was {}: expected one type and {} for all samples \
+         (samples of several shapes need sizes, or a slot for the field, such as Pad or Resize; images also need one \
+         number of channels, as convert(\"RGB\") makes it)",
         array(*.found, .shape), array(*.expected, .expected_shape),
         if found == expected && shape.len() == expected_shape.len() { "shape" } else { "number of dimensions" }
     )]
@@ -122,7 +123,8 @@ pub enum ReadError {
     /// A field has another length than the sample's size says.
     #[error(
         "field {field} of sample {sample} has the shape {shape:?}, but the size of the sample is {size}; expected \
-         sizes to be the lengths of variable fields (others are left out of fields, or have a slot in collate)"
+         sizes to be the lengths of variable fields (leave a field of other lengths out of columns, or give it a \
+         slot)"
     )]
     Size {
         /// The name of the field.
@@ -136,8 +138,8 @@ pub enum ReadError {
     },
     /// A rule concatenates samples, and no field of theirs varies in length.
     #[error(
-        "{rule} concatenates samples, and no field of sample {sample} varies in length; expected sizes, and an \
-             array of as many elements in a field"
+        "{rule} concatenates samples, and no field of sample {sample} varies in length; expected sizes, and a field \
+         whose length is the size"
     )]
     NothingToPack {
         /// The name of the rule.
@@ -146,7 +148,7 @@ pub enum ReadError {
         sample: u64,
     },
     /// An option names a field that samples do not have.
-    #[error("{option} names the field {field}, which samples do not have: these have {names}")]
+    #[error("{option} names the field {field}, which samples do not have: they have {names}")]
     UnknownField {
         /// The name of the option.
         option: &'static str,
@@ -156,7 +158,9 @@ pub enum ReadError {
         names: String,
     },
     /// A slot has more dimensions than the samples that go into it.
-    #[error("field {field} has {found} dimensions, and its slot has {expected}; expected at least as many")]
+    #[error(
+        "field {field} has {found} dimensions, and its slot has {expected}; expected a slot of at most {found}"
+    )]
     SlotRank {
         /// The name of the field.
         field: String,
@@ -210,6 +214,68 @@ pub enum ReadError {
         /// The reason, as far as it is known.
         reason: String,
     },
+}
+
+impl ReadError {
+    /// The kind of the error.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::UnknownField { .. } => Kind::Argument,
+            _ => Kind::Data,
+        }
+    }
+
+    /// The number of the sample, or of the first of several.
+    pub fn sample(&self) -> Option<u64> {
+        match self {
+            Self::Failed { sample, .. }
+            | Self::NoneRead { sample, .. }
+            | Self::SlotFunction { sample, .. }
+            | Self::Structure { sample, .. }
+            | Self::Batch { sample, .. }
+            | Self::Layout { sample, .. }
+            | Self::Size { sample, .. }
+            | Self::NothingToPack { sample, .. }
+            | Self::ProcessEnded { sample, .. } => Some(*sample),
+            Self::UnknownField { .. }
+            | Self::SlotRank { .. }
+            | Self::TooLong { .. }
+            | Self::Image { .. }
+            | Self::Slot { .. } => None,
+        }
+    }
+
+    /// The name of the field.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Layout { field, .. }
+            | Self::Size { field, .. }
+            | Self::UnknownField { field, .. }
+            | Self::SlotRank { field, .. }
+            | Self::TooLong { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// The name of the argument that is at fault.
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            Self::UnknownField { option, .. } => Some(option),
+            Self::TooLong { .. } => Some("pad_to"),
+            _ => None,
+        }
+    }
+
+    /// The error of the user's function, or of the process that called it.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Failed { cause, .. }
+            | Self::NoneRead { cause, .. }
+            | Self::SlotFunction { cause, .. }
+            | Self::Slot { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
 }
 
 /// An array in words: its type and shape.

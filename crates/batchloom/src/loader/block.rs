@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::Table;
 use super::layout::{FieldLayout, RunLayout, Shards};
 use super::planned::PlannedBlock;
+use crate::collate::error::CollateCause;
 use crate::dataset::Skipped;
 use crate::error::Cause;
 use crate::tensor::{Element, Layout};
-use crate::{Error, Result, Tensor, memory};
+use crate::{Result, Tensor, memory};
 
 /// Consecutive batches of one rank in one allocation, ready to be handed over.
 #[derive(Clone)]
@@ -103,7 +105,7 @@ impl Block {
     /// A list of the batches, in order.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn to_batches(&self) -> Result<Vec<Batch>> {
         let mut batches = memory::reserve(self.runs.iter().map(|run| run.len).sum())?;
         batches.extend(self.batches());
@@ -117,7 +119,7 @@ fn tables(table: Table, bytes: &Bytes) -> Result<[Tensor; 3]> {
     let size = table.dtype().size();
     let tensor = |shape: &[usize], offset| {
         let compact = Layout::compact(shape, size);
-        let compact = compact.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row: size })?;
+        let compact = compact.ok_or(CollateCause::BatchTooLarge { samples: shape[0] as u64, row: size })?;
         Tensor::new(bytes.clone(), table.dtype(), shape, compact.strides(), offset)
     };
     let end = shape[0] * shape[1] * size;
@@ -128,7 +130,7 @@ impl ShapeRun {
     fn new(fields: &Fields, run: &RunLayout, bytes: &Bytes, has_fields: bool) -> Result<Self> {
         let tensor = |slot: &FieldLayout| {
             let size = slot.dtype.size();
-            let compact = Layout::compact(&slot.shape, size).ok_or(Error::BatchTooLarge {
+            let compact = Layout::compact(&slot.shape, size).ok_or(CollateCause::BatchTooLarge {
                 samples: run.samples as u64,
                 row: slot.shape.iter().skip(1).product::<usize>().saturating_mul(size),
             })?;
@@ -190,9 +192,9 @@ impl ShapeRun {
 
 /// One batch: an array for each field.
 ///
-/// A batch is a view of its block, in which each field is compact and 64-byte aligned. The memory of a block stays as it
-/// is as long as any of its batches is held. Batches of [`Loader::views`](super::Loader::views) are views of the data, with
-/// the strides that it has.
+/// A batch is a view of its block, in which each field is compact and 64-byte aligned. The memory of a block stays as
+/// it is as long as any of its batches is held. Batches of [`Loader::views`](super::Loader::views) are views of the
+/// data, with the strides that it has.
 #[derive(Debug, Clone)]
 pub struct Batch {
     names: Arc<[String]>,
@@ -202,7 +204,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Neighbours of a dataset whose samples do not differ in size, in the memory of the dataset.
+    /// Neighbours of a dataset of samples of one size, in the memory of the dataset.
     pub(super) fn of_views(names: Arc<[String]>, fields: Vec<Tensor>, samples: usize) -> Self {
         Self { names, fields, samples, longest: 0 }
     }
@@ -237,10 +239,18 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoField`], and those of [`Tensor::try_as_slice`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field; and those of [`Tensor::try_as_slice`].
     pub fn view<T: Element>(&self, name: &str) -> Result<&[T]> {
-        let missing = || Error::NoField { name: name.to_owned(), known: self.names.to_vec() };
-        self.field(name).ok_or_else(missing)?.try_as_slice()
+        self.known_field(name)?.try_as_slice()
+    }
+
+    /// The field with this name.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is none, with the names of the fields.
+    pub fn known_field(&self, name: &str) -> Result<&Tensor> {
+        let missing = || LoaderCause::NoField { field: name.to_owned(), known: self.names.to_vec() };
+        Ok(self.field(name).ok_or_else(missing)?)
     }
 
     /// The fields by name, in order, for callers that keep them. They hold the memory of the block as the batch does.

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use super::block::{Batch, Block};
 use super::buffers::Loan;
 use super::epochs::Epochs;
+use super::error::LoaderCause;
 use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
 use super::workers::Workers;
+use crate::Result;
 use crate::run::Progress;
 use crate::sync::{Instant, process};
-use crate::{Error, Result};
 
 /// The longest single wait, for callers that set no time limit.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -48,8 +49,9 @@ impl Blocks {
     /// Waits at most `patience` for the next block, or until there is something to help with.
     ///
     /// # Errors
-    /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child. The first call begins the epoch
-    /// and so may also fail with [`Error::Spawn`] and [`Error::NothingLeft`]; another call then tries again.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a worker fails or cannot be started, and in a forked child;
+    /// [`Kind::Memory`](crate::Kind::Memory). The first call begins the epoch, and so may also fail with
+    /// [`Kind::Argument`](crate::Kind::Argument) if the epoch has no step; another call then tries again.
     #[doc(hidden)]
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         if self.closed {
@@ -69,7 +71,7 @@ impl Blocks {
         }
     }
 
-    /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
+    /// The next block, if it is ready now, for consumers that begin with it while batches of the last one are in use.
     /// Errors, the end and the beginning are left to [`poll`](Self::poll).
     #[doc(hidden)]
     pub fn ahead(&mut self) -> Option<Block> {
@@ -88,7 +90,7 @@ impl Blocks {
         self.begun.is_some()
     }
 
-    /// The number of batches that are left: those of the epoch that would begin now, before one has begun. An epoch that
+    /// The number of batches that are left; before an epoch has begun, of the epoch that would begin now. An epoch that
     /// cannot begin is one error.
     fn left(&self) -> u64 {
         match &self.begun {
@@ -138,7 +140,7 @@ impl BegunBlocks {
     /// worker would have come.
     ///
     /// # Errors
-    /// [`Error::Spawn`].
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a thread cannot be started.
     pub(super) fn start(
         job: Job,
         progress: Arc<Progress>,
@@ -168,7 +170,7 @@ impl BegunBlocks {
     }
 
     fn poll(&mut self, patience: Duration) -> Result<Polled> {
-        self.check_process()?;
+        require_process(self.process)?;
         let begun = Instant::now();
         let deadline = begun + patience;
         self.queue.ask(&self.job.buffers);
@@ -194,11 +196,11 @@ impl BegunBlocks {
     }
 
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
-        self.check_process()?;
+        require_process(self.process)?;
         Ok(match self.queue.next(deadline, self.helps, &self.job.buffers)? {
             Next::Block(planned, whole, delivered) => {
                 // Every region was let go before its piece was counted as filled.
-                let buffer = whole.join().ok_or_else(|| Error::Worker {
+                let buffer = whole.join().ok_or_else(|| LoaderCause::Worker {
                     block: self.delivered,
                     message: "a delivered block is still being written".to_owned(),
                 })?;
@@ -225,14 +227,6 @@ impl BegunBlocks {
         }
         for whole in self.queue.drain() {
             whole.join().into_iter().for_each(|buffer| self.job.buffers.give(buffer));
-        }
-    }
-
-    fn check_process(&self) -> Result<()> {
-        let current = process::id();
-        match current == self.process {
-            true => Ok(()),
-            false => Err(Error::Forked { started: self.process, current }),
         }
     }
 }
@@ -264,11 +258,11 @@ impl std::fmt::Debug for Blocks {
     }
 }
 
-/// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers left
-/// it.
+/// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers
+/// left it.
 ///
-/// The length is known, so that progress can be shown and `collect` allocates once: it is the number of batches that are
-/// left, unless one of them is an error, which is the last.
+/// The length is known, so that progress can be shown and `collect` allocates once: it is the number of batches that
+/// are left, unless one of them is an error, which is the last.
 #[derive(Debug)]
 pub struct Batches {
     /// The blocks, or `None` after the end or a failure.
@@ -316,3 +310,17 @@ impl Iterator for Batches {
 impl ExactSizeIterator for Batches {}
 
 impl FusedIterator for Batches {}
+
+/// Refuses to go on with an iteration in another process than the one that started it: a forked child has none of its
+/// threads.
+///
+/// # Errors
+/// [`Kind::Runtime`](crate::Kind::Runtime), with the numbers of both processes.
+#[doc(hidden)]
+pub fn require_process(started: u32) -> Result<()> {
+    let current = process::id();
+    match current == started {
+        true => Ok(()),
+        false => Err(LoaderCause::Forked { started, current }.into()),
+    }
+}

@@ -1,11 +1,11 @@
 //! Buffers that wait for their next block.
 //!
-//! Fresh memory costs a page fault for every page, which is more than the copy into it. So a buffer comes back when its
+//! Fresh memory costs a page fault for every page, which is more than the copy into it. So a buffer returns when its
 //! last view is gone, from any thread that drops it, and is handed out again.
 //!
-//! A loop lets go of a batch just after it has taken the next. Where blocks are large, a thread that is about to open one
-//! ahead waits for that: otherwise there would be one block more than the loop and `prefetch` ask for. The blocks that a
-//! consumer holds as it asks for another one are those that it keeps, so that no wait is in vain twice.
+//! A loop drops a batch just after it has taken the next. Where blocks are large, a thread that is about to open one
+//! ahead waits for that: otherwise there would be one block more than the loop and `prefetch` ask for. The blocks that
+//! a consumer holds as it asks for another one are those that it keeps, so that no wait is in vain twice.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -19,15 +19,15 @@ const POISON: u8 = 0xA5;
 /// The least bytes of a block for which memory is waited for: a few where every order of threads is tried.
 const LARGE: usize = if cfg!(all(test, shuttle)) { 512 } else { 8 << 20 };
 
-/// A function that allocates at least as many bytes as it is given.
+/// A function that allocates at least the given number of bytes.
 pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
 
 /// The options of a pool of buffers.
 #[derive(Clone)]
 pub(super) struct BufferOptions {
-    /// The number of free buffers to keep; others are given back.
+    /// The number of free buffers to keep; more buffers are freed.
     pub(super) keep: usize,
-    /// True if a buffer is overwritten as soon as it comes back, for tests that look for views which outlive their
+    /// True if a buffer is overwritten as soon as it returns, for tests that look for views which outlive their
     /// block.
     pub(super) poison: bool,
     /// The function that allocates buffers, and the least bytes of one. `None` for the system's memory.
@@ -94,14 +94,14 @@ impl Buffers {
         }
     }
 
-    /// Counts a buffer whose block is delivered.
+    /// Counts a buffer of a delivered block.
     pub(super) fn deliver(self: &Arc<Self>) -> Delivered {
         self.lock().delivered += 1;
         Delivered(Arc::downgrade(self))
     }
 
-    /// Waits for a buffer of at least `bytes` bytes, if that is much, until the consumer has at most one block, or those
-    /// that it keeps, or `is_over`; [`keep`](Self::keep) looks at that again.
+    /// Waits for a buffer of at least `bytes` bytes, if that is much, until the consumer has at most one block, or
+    /// those that it keeps, or `is_over`; [`keep`](Self::keep) looks at that again.
     pub(super) fn wait(&self, bytes: usize, is_over: impl Fn() -> bool) {
         if bytes < LARGE {
             return;
@@ -126,9 +126,7 @@ impl Buffers {
         let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
         let buffer = allocate(slot)?;
         match buffer.len() {
-            found if found < slot => {
-                Err(Error::Memory { bytes: slot, reason: format!("{found} were allocated") })
-            }
+            found if found < slot => Err(Error::out_of_memory(slot, format!("{found} were allocated"))),
             _ => Ok(buffer),
         }
     }

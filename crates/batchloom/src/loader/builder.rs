@@ -7,6 +7,7 @@ use std::thread;
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::epochs::{Epochs, with_content};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
@@ -15,13 +16,13 @@ use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::Dataset;
-use crate::dataset::kind::CollateOptions;
+use crate::dataset::collation::CollateOptions;
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;
 use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
-use crate::{DType, Error, Plan, Result};
+use crate::{DType, Plan, Result};
 
 /// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in
 /// what one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs
@@ -94,16 +95,16 @@ impl LoaderBuilder {
     }
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
-    /// hold is an [`Error::Unrepresentable`] of its batch: a number out of its range, or a fraction or NaN as an
-    /// integer. Rounding to a floating type is none. Default: the type of the data.
+    /// hold is an error of its batch: a number out of its range, or a fraction or NaN as an
+    /// integer. Rounding to a floating type is no error. Default: the type of the data.
     pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
         self.collate.field(field.into()).dtype = Some(dtype);
         self
     }
 
-    /// Scales the values of `field`, which come out as `(x * scale - mean) / std`. They are computed in float32, or in
-    /// float64 if that is the type of the field in batches; integers come out as float32 unless [`dtype`](Self::dtype)
-    /// says otherwise. Padding is not scaled. Default: 1.
+    /// Scales the values of `field` to `(x * scale - mean) / std`. They are computed in float32, or in
+    /// float64 if that is the type of the field in batches; integers become float32 unless [`dtype`](Self::dtype)
+    /// is set. Padding is not scaled. Default: 1.
     pub fn scale(mut self, field: impl Into<String>, scale: f64) -> Self {
         self.collate.field(field.into()).scale = Some(scale);
         self
@@ -122,14 +123,14 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets which dimension of a sample of `field` means and deviations are given for, where both the first and the last
-    /// have as many elements.
+    /// Sets which dimension of a sample of `field` means and deviations are given for, where both the first and the
+    /// last have as many elements.
     pub fn channels(mut self, field: impl Into<String>, channels: Channels) -> Self {
         self.collate.field(field.into()).channels = Some(channels);
         self
     }
 
-    /// The conversions of fields that come in other types than they are stored in, for those who convert what a loader
+    /// The conversions of fields to other types than they are stored in, for callers who convert what a loader
     /// of the same options without these leaves as it is.
     ///
     /// ```
@@ -144,7 +145,8 @@ impl LoaderBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
+    /// [`Kind::Argument`](crate::Kind::Argument) that says which option or rule does not go with the kind of data, or
+    /// with a field.
     #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(self.plan.chosen_rule()?, &self.collate, (0, 0))?;
@@ -195,8 +197,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of labels of each sample that losses do not ignore, for [`Step::labels`](crate::plan::Step::labels).
-    /// Default: the labels that the loader makes, if it makes any.
+    /// Sets the number of labels of each sample that losses do not ignore, for
+    /// [`Step::labels`](crate::plan::Step::labels). Default: the labels that the loader makes, if it makes any.
     pub fn label_counts(mut self, counts: LabelCounts) -> Self {
         self.label_counts = Some(counts);
         self
@@ -209,8 +211,8 @@ impl LoaderBuilder {
     }
 
     /// Makes blocks of [index tables](super::Block::index_table) instead of samples, for data in memory that this
-    /// process does not read. Batches are then made of the tables elsewhere; those of [`Loader::iter`] have no fields.
-    /// Default: off.
+    /// process does not read. Batches are then made of the tables elsewhere; batches of [`Loader::iter`] have no
+    /// fields. Default: off.
     #[doc(hidden)]
     pub fn index_table(mut self, index_table: bool) -> Self {
         self.index_table = index_table;
@@ -235,15 +237,16 @@ impl LoaderBuilder {
     }
 
     /// Sets the number of threads that make blocks, the consumer among them while it waits; with one, there is still a
-    /// worker. Default: one for each core, at most 8; at most 16 if blocks of samples are formed in memory of the caller.
+    /// worker. Default: one for each core, at most 8; at most 16 if blocks of samples are formed in memory of the
+    /// caller.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = Some(num_threads);
         self
     }
 
-    /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With 0,
-    /// a block is made when it is asked for, by all threads, in the memory of the last one if that was let go of. Default:
-    /// 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
+    /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With
+    /// 0, a block is made when it is needed, by all threads, in the memory of the last one if that is free.
+    /// Default: 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);
         self
@@ -269,14 +272,14 @@ impl LoaderBuilder {
         self
     }
 
-    /// Builds the loader. Threads and memory come with the first iteration.
+    /// Builds the loader. The first iteration starts threads and allocates memory.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and
-    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
-    /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
-    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask).
+    /// Those of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if there
+    /// are no threads, if a batch is larger than this machine can address, if an option or the rule does not go with the
+    /// kind of data or with its fields, or if a field has the name of a mark of
+    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask); [`Kind::Data`](crate::Kind::Data) if a field has the name of a field
+    /// that describes batches.
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;
@@ -293,7 +296,7 @@ impl LoaderBuilder {
         let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
         let threads = self.threads.unwrap_or_else(|| cores().min(most));
         if threads == 0 {
-            return Err(Error::Threads);
+            return Err(LoaderCause::Threads.into());
         }
         if !self.index_table {
             self.dataset.require_readable()?;
@@ -335,19 +338,16 @@ impl LoaderBuilder {
         })))
     }
 
-    /// Refuses slots whose options make no sense, and slots in index tables.
+    /// Refuses slots with invalid options, and slots in index tables.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     fn check_slots(&self) -> Result<()> {
         for (field, slot) in &self.collate.slots {
-            slot.check().map_err(|reason| Error::FieldOption { field: field.clone(), reason })?;
+            slot.check(field)?;
         }
         match self.collate.slots.first().filter(|_| self.index_table) {
-            Some((field, _)) => {
-                let reason = "index tables have no slots; expected blocks of samples".to_owned();
-                Err(Error::FieldOption { field: field.clone(), reason })
-            }
+            Some((field, _)) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
             None => Ok(()),
         }
     }
@@ -355,16 +355,20 @@ impl LoaderBuilder {
     /// Refuses options that this kind of data does not have.
     ///
     /// # Errors
-    /// [`Error::Inapplicable`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data does not have an option.
     fn check_applicable(&self) -> Result<()> {
         let kind = self.dataset.kind();
         if self.collate.labels.is_some() && !kind.makes_labels() {
             let expected =
                 "sequences, whose next tokens are labels (streams of tokens have labels without it)";
-            return Err(Error::Inapplicable { option: "labels", expected });
+            return Err(LoaderCause::Inapplicable { option: "labels", expected }.into());
         }
         if self.collate.shuffles_documents && !kind.has_documents() {
-            return Err(Error::Inapplicable { option: "shuffle_documents", expected: "streams of tokens" });
+            return Err(LoaderCause::Inapplicable {
+                option: "shuffle_documents",
+                expected: "streams of tokens",
+            }
+            .into());
         }
         Ok(())
     }

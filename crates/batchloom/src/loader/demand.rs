@@ -4,8 +4,8 @@
 //! for a block that may not be opened yet, and nothing after the iteration has stopped.
 //!
 //! The first block is laid out once its samples are read. Where the shapes of slots follow from the first sample, later
-//! blocks are laid out and opened before, and each part is formed by the thread that read it: straight into its slots, if
-//! samples go there as they are. Otherwise each block waits for its samples.
+//! blocks are laid out and opened before, and each part is formed by the thread that read it: straight into its slots,
+//! if samples go there as they are. Otherwise each block waits for its samples.
 
 use std::mem;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
-use crate::dataset::kind::{CollateOptions, CollatedAhead};
+use crate::dataset::collation::{CollateOptions, CollatedAhead};
 use crate::dataset::{
     Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
 };
@@ -34,7 +34,7 @@ pub(super) struct Demand {
     pub(super) threads: usize,
     /// The number of batches that may be read at the same time.
     pub(super) prefetch: usize,
-    /// The first sample of the iteration, and its layout, to which others are compared.
+    /// The first sample of the iteration, and its layout; later samples are compared to it.
     pub(super) first: Mutex<Option<(u64, SampleLayout)>>,
     /// The fields of later batches, if these can be laid out before their samples are read, once that is known.
     pub(super) direct: OnceLock<Option<Arc<Direct>>>,
@@ -78,7 +78,7 @@ impl Pace {
     }
 }
 
-/// A block whose samples are not read yet.
+/// A block with samples to read.
 pub(super) struct ToRead {
     demand: Arc<Demand>,
     /// The step of its batch.
@@ -86,7 +86,7 @@ pub(super) struct ToRead {
     pub(super) members: Arc<Members>,
 }
 
-/// A block whose samples are being read.
+/// A block with samples that are being read.
 pub(super) struct Reading {
     to_read: ToRead,
     parts: Vec<(Range<usize>, ReadPart)>,
@@ -120,14 +120,14 @@ impl Demand {
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
     }
 
-    /// The number of parts that a batch of so many samples is read in. Threads that read several batches at the same time
-    /// need not share one of a fast function.
+    /// The number of parts that a batch of `samples` samples is read in. Threads that read several batches at the same
+    /// time need not share one of a fast function.
     fn parts(&self, samples: usize) -> usize {
         let (fewest, most) = (self.threads.div_ceil(self.prefetch), self.threads * MOST_PARTS);
         (samples / self.pace.least()).clamp(fewest, most)
     }
 
-    /// The first sample of the dataset that can be read, and its layout: for a batch whose samples are all left out, when
+    /// The first sample of the dataset that can be read, and its layout: for a batch with all samples left out, when
     /// no other was read before.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Demand {
     }
 }
 
-/// The fields of batches whose samples are read straight into their slots.
+/// The fields of batches with samples that are read straight into their slots.
 pub(super) struct Direct {
     fields: Arc<Fields>,
     /// The first sample of the iteration, and its layout.
@@ -196,7 +196,7 @@ impl DirectTask {
     /// Reads the members into `regions`, one for each field. Returns those that are left out.
     ///
     /// # Errors
-    /// The place of a member, and an error that says why it cannot be batched.
+    /// The place of a member, and the error that kept it from its batch.
     pub(super) fn run(
         &self,
         plan: &Plan,
@@ -277,7 +277,7 @@ impl DirectTask {
     }
 }
 
-/// Clears one of several parts of so many bytes. The memory may be longer than all of them.
+/// Clears one of several parts of `bytes` bytes. The memory may be longer than all of them.
 fn clear(memory: &mut [u8], place: usize, bytes: usize) {
     memory[place * bytes..(place + 1) * bytes].fill(0);
 }
@@ -290,7 +290,7 @@ impl ToRead {
     /// The layout of the block, if that is known before its samples are read, and the tasks of reading these.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out_ahead(&self, plan: &Plan) -> Result<Option<(Box<PlannedBlock>, Vec<DirectTask>)>> {
         let Some(direct) = self.demand.direct(plan)? else { return Ok(None) };
         let layout = BlockLayout::of_one(&direct.fields, self.step, Arc::clone(&self.members))?;
@@ -362,7 +362,7 @@ impl Reading {
         self.left == 0
     }
 
-    /// The layout of the block, whose samples are all read. Blocks come here in order.
+    /// The layout of the block of read samples. Blocks arrive here in order.
     ///
     /// # Errors
     /// Errors that say which sample does not fit the others, or could not be read.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
 use super::demand::{Demand, Pace};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
@@ -13,11 +14,13 @@ use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::Labels;
 use crate::dataset::Dataset;
-use crate::dataset::kind::{CollateOptions, ContentRequest};
+use crate::dataset::collation::CollateOptions;
+use crate::dataset::kind::ContentRequest;
 use crate::plan::PlanBuilder;
+use crate::plan::error::PlanCause;
 use crate::run::{Progress, Run};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Error, Plan, Result};
+use crate::{Plan, Result};
 
 /// The data, the options and the place in the run that the iterators of a loader share.
 pub(super) struct Epochs {
@@ -57,7 +60,8 @@ impl Epochs {
     /// The work of forming blocks of `block_bytes` for `rank` by a plan.
     ///
     /// # Errors
-    /// [`Error::Bans`], and those of the fields of a batch.
+    /// [`Kind::Argument`](crate::Kind::Argument) if batches have no places for banned samples; and the errors of the
+    /// fields of a batch.
     pub(super) fn job(&self, plan: Plan, rank: u32, block_bytes: usize) -> Result<Job> {
         self.check_bans(&plan)?;
         let fields = self.fields_of(&plan)?;
@@ -76,7 +80,8 @@ impl Epochs {
     /// Refuses a plan of other data, or of other options. Its seed, its epoch and its ranks may be any.
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`], and those of a plan for so many ranks.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan is of other data or other options; and the errors of a
+    /// plan for so many ranks.
     pub(super) fn check_plan(&self, plan: &Plan) -> Result<()> {
         let own = self.run().upcoming();
         let own = match self.collate.rows {
@@ -86,12 +91,12 @@ impl Epochs {
             _ => own,
         };
         let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
-        if found == expected { Ok(()) } else { Err(Error::ForeignPlan { found, expected }) }
+        if found == expected { Ok(()) } else { Err(LoaderCause::ForeignPlan { found, expected }.into()) }
     }
 
     /// Refuses bans where batches have no places for samples without weight.
     fn check_bans(&self, plan: &Plan) -> Result<()> {
-        let refused = |option, reason| Err(Error::Bans { option, reason });
+        let refused = |other, reason| Err(LoaderCause::Bans { other, reason }.into());
         let reader = self.dataset.kind().reader();
         match plan.options().ban.as_ref().is_some_and(|banned| !banned.as_slice().is_empty()) {
             true if self.index_table => refused(
@@ -125,7 +130,8 @@ impl Epochs {
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`], [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if an epoch is under way; [`Kind::Argument`](crate::Kind::Argument) if
+    /// there is no such rank; and the errors of a plan for so many ranks.
     pub(super) fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         let mut run = self.run();
         if (run.rank(), run.world_size()) == (rank, world_size) {
@@ -137,11 +143,11 @@ impl Epochs {
         Ok(())
     }
 
-    /// The same data and options for `rank` of `world_size`, from the next epoch on. What is left of a loaded one is shared
-    /// among these ranks.
+    /// The same data and options for `rank` of `world_size`, from the next epoch on. What is left of a loaded one is
+    /// shared among these ranks.
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; and the errors of a plan for so many ranks.
     pub(super) fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
         let run = self.run();
         let plan = self.plan_of_rank(&run.upcoming(), rank, world_size)?;
@@ -161,20 +167,17 @@ impl Epochs {
         })
     }
 
-    /// The plan of the epoch of `upcoming` for `world_size` ranks, one of which is `rank`.
+    /// The plan of the epoch of `upcoming` for rank `rank` of `world_size`.
     fn plan_of_rank(&self, upcoming: &Plan, rank: u32, world_size: u32) -> Result<Plan> {
         let plan = match self.collate.rows {
             _ if upcoming.world_size() == world_size => upcoming.clone(),
             Some(_) => self.plan_of_rows(upcoming, world_size)?,
             None => upcoming.in_world(world_size)?,
         };
-        match rank < world_size {
-            true => Ok(plan),
-            false => Err(Error::Rank { rank, world_size }),
-        }
+        plan.require_rank(rank).map(|()| plan)
     }
 
-    /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.
+    /// The plan of the same epoch for another number of ranks, of a stream with a row for each sample of a step.
     fn plan_of_rows(&self, upcoming: &Plan, world_size: u32) -> Result<Plan> {
         let options = self.plan.clone().seed(upcoming.seed()).epoch(upcoming.epoch()).world_size(world_size);
         let (options, rows) = with_content(options, &self.dataset, self.collate.shuffles_documents)?;
@@ -211,7 +214,7 @@ impl Epochs {
         Arc::clone(&buffers)
     }
 
-    /// The workers, or others in a forked child.
+    /// The workers, or new workers in a forked child.
     pub(super) fn workers(&self) -> Arc<Workers> {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if workers.is_foreign() {
@@ -243,19 +246,15 @@ pub(super) fn with_content(
         dataset.kind().changes_with_epoch(&CollateOptions { shuffles_documents, ..CollateOptions::default() })
     };
     if let Some(draws) = plan.names_samples().filter(|_| moves()) {
-        return Err(Error::Conflict {
-            option: "shuffled documents or jitter",
-            other: draws,
-            reason: "the pieces are other ones than those of the stream as stored; expected to shuffle pieces alone",
-        });
+        let reason =
+            "the pieces differ from the pieces of the stream as stored; expected to shuffle pieces alone";
+        return Err(PlanCause::conflict("shuffled documents or jitter", draws, reason).into());
     }
     let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
     if content.rows.is_some() && plan.draws_otherwise() {
-        return Err(Error::Conflict {
-            option: "a stream that continues from batch to batch",
-            other: "a choice of samples",
-            reason: "every piece has its place; expected pieces that do not continue",
-        });
+        let reason = "every piece has its place; expected pieces that do not continue";
+        let choice = "a stream that continues from batch to batch";
+        return Err(PlanCause::conflict(choice, "a choice of samples", reason).into());
     }
     let plan = plan.content(content.text).tail(content.tail);
     Ok(match content.rows {

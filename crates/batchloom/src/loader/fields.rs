@@ -1,19 +1,20 @@
 //! The fields of every batch, and the members that they are made of.
 //!
 //! A dataset gives the forms that make its batches; a plan gives the samples of each. Here both meet. In index mode the
-//! forms still describe the batches, and so tell how many share a block.
+//! forms still describe the batches, and so how many share a block.
 
 use std::sync::Arc;
 
+use super::error::LoaderCause;
 use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
-use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
+use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
 use crate::tensor::Sequences;
-use crate::{Error, Plan, Result};
+use crate::{Plan, Result};
 
 /// The fields of every batch.
 #[derive(Debug)]
@@ -45,10 +46,10 @@ impl Fields {
         Self::marked(collation.slotted(&options)?.cast(&options)?, plan, None)
     }
 
-    /// The fields of a batch whose samples were read.
+    /// The fields of a batch of read samples.
     ///
     /// # Errors
-    /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
+    /// [`Kind::Argument`](crate::Kind::Argument) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
         Ok(Self { nesting, ..fields })
@@ -84,18 +85,14 @@ impl Fields {
         &self.collation.forms
     }
 
-    /// Refuses samples whose places an index table does not tell.
+    /// Refuses samples with places that an index table does not hold.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if fields of such lengths make no sense here.
     pub(super) fn require_indexed(&self) -> Result<()> {
         match self.collation.own_lengths.is_empty() {
             true => Ok(()),
-            false => {
-                let reason =
-                    "index tables have one length for each sample; expected blocks of samples".to_owned();
-                Err(Error::OwnLengths { reason })
-            }
+            false => Err(LoaderCause::OwnLengthsInTable.into()),
         }
     }
 
@@ -114,12 +111,12 @@ impl Fields {
         self.is_marked
     }
 
-    /// Returns true if batches of as many samples may differ in shape.
+    /// Returns true if batches of one number of samples may differ in shape.
     pub(super) fn is_ragged(&self) -> bool {
         self.collation.ragged.is_some() || !self.collation.compressed.is_empty()
     }
 
-    /// Returns true if the batch that `rank` takes at `step` is shorter than others, as all of its samples are.
+    /// Returns true if the batch that `rank` takes at `step` is shorter than the rest, as all of its samples are.
     ///
     /// # Errors
     /// Those of [`Plan::fill`].
@@ -142,8 +139,8 @@ impl Fields {
         })
     }
 
-    /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only their
-    /// number and that of the fillers, unless a sample is banned or the batch is shorter than others.
+    /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only
+    /// their number and the number of fillers, unless a sample is banned or the batch is shorter than the rest.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].

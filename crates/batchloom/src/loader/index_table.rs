@@ -13,9 +13,9 @@
 //!   of elements; the place in its document with which it begins; the number of that document in its piece; 1 if a
 //!   document begins with it.
 //!
-//! A sample stands for its place in the data: its own number, unless samples were selected. If places of batches may only
-//! fill up, the samples of all batches follow the table, -1 for such a place; for batches that are concatenations, with
-//! one more before each of them, as in the table. So do the samples of sequences and groups that were selected.
+//! A sample stands for its place in the data: its own number, unless samples were selected. If places of batches may
+//! only fill up, the samples of all batches follow the table, -1 for such a place; for batches that are concatenations,
+//! with one more before each of them, as in the table. So do the samples of sequences and groups that were selected.
 //!
 //! A passage of a piece includes the label of the piece's last token. Before the members of each batch that is a
 //! concatenation comes one more, without elements, so that the ends of its members are the boundaries of the batch.
@@ -26,7 +26,7 @@ use super::fields::Fields;
 use super::layout::RunLayout;
 use crate::collate::{FILLER, Members, PassageOf, Passages};
 use crate::dataset::Dataset;
-use crate::dataset::kind::Index;
+use crate::dataset::collation::Index;
 use crate::tensor::Sequences;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
@@ -51,8 +51,8 @@ pub(super) struct Table {
     members: usize,
     /// The number of picks: the elements of the block if samples are subsampled, 0 otherwise.
     picks: usize,
-    /// The number of samples that are listed, -1 where one only fills up: none unless batches are marked, or samples were
-    /// selected.
+    /// The number of samples that are listed, -1 where one only fills up: none unless batches are marked, or samples
+    /// were selected.
     index: usize,
     /// The type of the numbers.
     dtype: DType,
@@ -75,7 +75,7 @@ impl Table {
 }
 
 impl IndexTable {
-    /// The index table of batches of `fields`, whose samples are taken from `dataset`.
+    /// The index table of batches of `fields`, with samples from `dataset`.
     pub(super) fn new(dataset: &Dataset, fields: Arc<Fields>) -> Self {
         let arrays = dataset.kind().arrays();
         let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
@@ -241,7 +241,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the members of a batch whose samples differ in size.
+    /// Writes the members of a batch of samples that differ in size.
     fn ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
         let none = vec![0; 2 * members.union.len() + fields.len()];
         if packs {

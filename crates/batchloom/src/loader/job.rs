@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::block::Block;
 use super::buffers::{Buffers, Loan};
 use super::demand::{Demand, DirectTask, ReadTask, Reading, SkippedMember, ToRead};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
@@ -41,7 +42,7 @@ pub(super) struct Job {
 pub(super) enum NextBlock {
     /// A block that is laid out.
     LaidOut(LaidOut),
-    /// A block whose samples are to be read first.
+    /// A block that needs its samples read first.
     ToRead(ToRead),
 }
 
@@ -78,11 +79,11 @@ enum Part {
 }
 
 impl Job {
-    /// The block that begins with `step`, or `None` past the end. `first` is its first batch, if the block before it had
-    /// planned that one already.
+    /// The block that begins with `step`, or `None` past the end. `first` is its first batch, if the block before it
+    /// had planned that one already.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<NextBlock>> {
         if let Some(demand) = &self.demand {
             let to_read = demand.to_read(&self.fields, &self.plan, self.rank, step)?;
@@ -132,7 +133,7 @@ impl Job {
         for task in opened.tasks {
             self.run(task, &mut indices, &Stop::default()).map_err(|(_, error)| error)?;
         }
-        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
+        let buffer = opened.whole.join().ok_or_else(|| LoaderCause::Worker {
             block: step,
             message: "a delivered batch is still being written".to_owned(),
         })?;
@@ -143,7 +144,7 @@ impl Job {
     /// Takes memory for a block and lists its pieces.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn open(&self, block: u64, LaidOut { planned, reads }: LaidOut) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
@@ -237,7 +238,7 @@ impl Job {
         done.map_err(|error| (first, error))
     }
 
-    /// Fills one piece of batches whose samples do not differ in size. The plan gives their numbers here and now.
+    /// Fills one piece of batches of samples of one size. The plan gives their numbers here and now.
     fn fill_uniform(
         &self,
         run: &RunLayout,

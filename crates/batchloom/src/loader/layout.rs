@@ -2,22 +2,23 @@
 //!
 //! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
 //! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. If samples
-//! differ in size, every batch is a run of its own, and runs follow each other in memory. Otherwise the arrays of a field
-//! do, so that a framework can take batches of several lengths as one array. The pieces of a block are disjoint parts of
-//! its memory that workers fill independently.
+//! differ in size, every batch is a run, and runs follow each other in memory. Otherwise the arrays of a field do, so
+//! that a framework can take batches of several lengths as one array. The pieces of a block are disjoint parts of its
+//! memory that workers fill independently.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::fields::Fields;
 use crate::collate::Members;
-use crate::{DType, Error, Plan, Result};
+use crate::collate::error::CollateCause;
+use crate::{DType, Plan, Result};
 
 /// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
 
-/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache. Blocks
-/// have few bytes, and yet several pieces, where every order of threads is tried.
+/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache.
+/// Blocks have few bytes, and yet several pieces, where every order of threads is tried.
 const PIECE_BYTES: usize = if cfg!(all(test, shuttle)) { 128 } else { 512 * 1024 };
 
 /// The largest number of samples of a piece, so that their numbers fit the cache.
@@ -51,7 +52,7 @@ pub(super) struct BlockLayout {
     pub(super) shards: Option<Shards>,
     /// The batch after the last one, if it was planned and did not fit.
     pub(super) next: Option<RunLayout>,
-    /// True if memory holds the arrays of one field after those of another, not those of one run after another.
+    /// True if memory holds the arrays of one field after another, not of one run after another.
     by_field: bool,
 }
 
@@ -88,11 +89,11 @@ pub(super) struct FieldLayout {
 }
 
 impl BlockLayout {
-    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes and at least
+    /// The layout of the batches that `rank` takes from `step` on: about `bytes` bytes of them, and at least
     /// one. `None` past the end. `first` is the first of them, if it is planned already.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn new(
         fields: &Fields,
         plan: &Plan,
@@ -129,10 +130,10 @@ impl BlockLayout {
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
-    /// The layout of the batch of `members`, at `step`, as a block of its own.
+    /// The layout of the batch of `members`, at `step`, as a separate block.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn of_one(fields: &Fields, step: u64, members: Arc<Members>) -> Result<Self> {
         let run = RunLayout::new(fields, step, members)?;
         let mut layout =
@@ -244,7 +245,7 @@ impl RunLayout {
         let mut run = Self { step, batches: 1, samples: members.count, slots: Vec::new(), space, members };
         if fields.forms().iter().any(|form| run.members.elements() > form.most_elements()) {
             let (samples, row) = (run.samples as u64, run.members.longest());
-            return Err(Error::BatchTooLarge { samples, row });
+            return Err(CollateCause::BatchTooLarge { samples, row }.into());
         }
         for form in fields.forms() {
             let (dtype, shape) = (form.dtype(), form.shape(&run.members));
@@ -253,7 +254,7 @@ impl RunLayout {
             let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
             let row = shape.iter().skip(1).product::<usize>().saturating_mul(dtype.size());
             let samples = shape.first().map_or(1, |&samples| samples as u64);
-            let stride = stride.ok_or(Error::BatchTooLarge { samples, row })?;
+            let stride = stride.ok_or(CollateCause::BatchTooLarge { samples, row })?;
             run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
         }
         Ok(run)

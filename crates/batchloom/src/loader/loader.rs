@@ -31,7 +31,7 @@ impl Loader {
         &self.0.dataset
     }
 
-    /// The names of a batch's fields, in order: those of the dataset, and those that are added to sequences.
+    /// The names of a batch's fields, in order: the fields of the dataset, and the fields that are added to sequences.
     pub fn names(&self) -> &[String] {
         self.0.fields.names()
     }
@@ -55,17 +55,16 @@ impl Loader {
     /// among these ranks.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`](crate::Error::MidEpoch) if some, but not all batches of the latest epoch were handed over:
-    /// the ranks of then had others. [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World), and
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step. The loader is unchanged
-    /// then.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if some, but not all batches of the latest epoch were handed over: the
+    /// ranks of then had others. [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many
+    /// ranks would take no step. The loader is unchanged then.
     pub fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         self.0.set_rank(rank, world_size)
     }
 
-    /// The loader of `rank` among `world_size` ranks, over the same data with the same options: for programs that train on
-    /// several devices, with a loader for each. It begins with the epoch that begins next here, and has threads and blocks
-    /// of its own. If a state was loaded, what is left of its epoch is shared among these ranks.
+    /// The loader of `rank` among `world_size` ranks, over the same data with the same options: for programs that train
+    /// on several devices, with a loader for each. It begins with the epoch that begins next here, and has threads and
+    /// blocks alone. If a state was loaded, what is left of its epoch is shared among these ranks.
     ///
     /// ```
     /// use batchloom::{Loader, Result, TensorDataset};
@@ -79,8 +78,7 @@ impl Loader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World), and
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many ranks would take no step.
     pub fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
         Ok(Self(Arc::new(self.0.on_rank(rank, world_size)?)))
     }
@@ -105,8 +103,8 @@ impl Loader {
         self.len() == 0
     }
 
-    /// The number of batches that are left of [that epoch](Self::epoch): all of them, unless it is under way, or a state
-    /// in it was loaded.
+    /// The number of batches that are left of [that epoch](Self::epoch): all of them, unless it is under way, or a
+    /// state in it was loaded.
     pub fn remaining(&self) -> u64 {
         self.0.run().remaining()
     }
@@ -162,21 +160,22 @@ impl Loader {
         self.0.run().handed_over()
     }
 
-    /// The state of the run after only `batches` batches of the latest iteration: for programs that ask for batches
+    /// The state of the run after only `batches` batches of the latest iteration: for programs that take batches
     /// ahead of their use.
     ///
     /// # Errors
-    /// [`Error::StepRange`](crate::Error::StepRange) if the iteration has [handed over](Self::handed_over) fewer.
+    /// [`Kind::Range`](crate::Kind::Range) if the iteration has [handed over](Self::handed_over) fewer.
     pub fn state_after(&self, batches: u64) -> Result<State> {
         self.0.run().state_after(batches)
     }
 
-    /// Returns true if the next iteration is the rest of an epoch, of which batches were taken.
+    /// Returns true if the next iteration is the rest of an epoch after some batches.
     pub fn is_rest(&self) -> bool {
         self.0.run().is_rest()
     }
 
-    /// Makes the rest of an epoch that was left in the middle the next iteration: see [`Run::go_on`](crate::Run::go_on).
+    /// Makes the rest of an epoch that was left in the middle the next iteration: see
+    /// [`Run::go_on`](crate::Run::go_on).
     ///
     /// # Errors
     /// Those of [`Run::go_on`](crate::Run::go_on).
@@ -200,46 +199,45 @@ impl Loader {
         self.0.run().load(state)
     }
 
-    /// Makes `seed` that of the next epoch, which then comes from its start, and of those after it: for a seed that is
+    /// Makes `seed` the seed of the next epoch, which then begins at its start, and of later epochs: for a seed that is
     /// drawn late.
     pub fn set_seed(&self, seed: u64) {
         self.0.run().set_seed(seed);
     }
 
-    /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader whose
+    /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader with a
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
-    /// [`Error::SampleRange`](crate::Error::SampleRange), and [`Error::StateLists`](crate::Error::StateLists) if a part
-    /// of the epoch was taken from other lists.
+    /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not;
+    /// [`Kind::State`](crate::Kind::State) if a part of the epoch was taken from other lists.
     pub fn set_lists(&self, lists: Listed) -> Result<()> {
         self.0.run().set_lists(lists)
     }
 
-    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch whose batches are `lists`.
+    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`], and [`Error::SampleRange`](crate::Error::SampleRange). The loader is unchanged then.
+    /// Those of [`Plan::resume`]; [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The
+    /// loader is unchanged then.
     pub fn load_lists(&self, state: &State, lists: Listed) -> Result<()> {
         self.0.run().load_lists(state, lists)
     }
 
     /// The batches of the next epoch. It begins as the first of them is asked for, not before: of several iterators,
-    /// each has the epoch after that of the one that began before it. Threads start with the first epoch that is worth
+    /// each takes the next epoch when it begins. Threads start with the first epoch that is worth
     /// them.
     ///
-    /// The first batch is an error if the epoch cannot begin: [`Error::Spawn`](crate::Error::Spawn), or
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if a rule that decides by size makes too few batches for a step
-    /// in this epoch.
+    /// The first batch is an error if the epoch cannot begin: if no thread can be started, or if a rule that decides by
+    /// size makes too few batches for a step in this epoch.
     pub fn iter(&self) -> Batches {
         Batches::new(self.blocks())
     }
 
-    /// The batches of the next epoch as views of the data: those whose samples are neighbours there, which are rows of a
-    /// [`TensorDataset`](crate::TensorDataset) in stored order, and windows in order or in runs. They cost no copy, and have
-    /// the strides of the data. All others, and those with fields that are converted or scaled, are gathered when they are
-    /// asked for, in this thread. Values, order and states
-    /// are those of [`iter`](Self::iter).
+    /// The batches of the next epoch as views of the data, where their samples are neighbours there: rows of
+    /// a [`TensorDataset`](crate::TensorDataset) in stored order, and windows in order or in runs. They cost no copy,
+    /// and have the strides of the data. All other batches, and batches with converted or scaled fields, are gathered
+    /// when they are needed, in this thread. Values, order and states equal those in [`iter`](Self::iter).
     ///
     /// ```
     /// use batchloom::dataset::WindowShape;
@@ -250,24 +248,24 @@ impl Loader {
     /// let loader = Loader::builder(windows).batch_size(64).build()?;
     /// for batch in loader.views() {
     ///     let x = batch?.into_fields().remove(0).1;
-    ///     // A window begins a step after the one before it, in the same memory.
+    ///     // A window begins a step after the last one, in the same memory.
     ///     assert_eq!((x.shape()[1], x.strides()), (96, &[4, 4][..]));
     /// }
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     ///
-    /// It begins as [`iter`](Self::iter) says.
+    /// It begins as [`iter`](Self::iter) does.
     pub fn views(&self) -> Views {
         Views::new(Arc::clone(&self.0))
     }
 
-    /// The blocks of the next epoch, for callers that divide them themselves. It begins as [`iter`](Self::iter) says.
+    /// The blocks of the next epoch, for callers that divide them themselves. It begins as [`iter`](Self::iter) does.
     pub fn blocks(&self) -> Blocks {
         Blocks::new(Arc::clone(&self.0))
     }
 
     /// The steps of the next epoch, for callers that take batches from the data themselves. It begins as
-    /// [`iter`](Self::iter) says, and starts no worker.
+    /// [`iter`](Self::iter) does, and starts no worker.
     #[doc(hidden)]
     pub fn steps(&self) -> Steps {
         Steps::new(Arc::clone(&self.0))

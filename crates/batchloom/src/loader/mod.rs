@@ -10,6 +10,7 @@ mod buffers;
 mod builder;
 mod demand;
 mod epochs;
+mod error;
 mod fields;
 mod index_table;
 #[cfg(all(test, shuttle))]
@@ -30,7 +31,7 @@ mod worker;
 mod workers;
 
 pub use block::{Batch, Block, ShapeRun};
-pub use blocks::{Batches, Blocks, Polled};
+pub use blocks::{Batches, Blocks, Polled, require_process};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::error::LoaderCause;
 use crate::{Error, Result};
 
 /// The rule for keeping data on a device.
@@ -90,7 +91,7 @@ pub struct PlacementRequest {
     pub needed: u64,
     /// The number of bytes of the data that other loaders already brought to the device.
     pub present: u64,
-    /// The number of free bytes on the device, if it tells.
+    /// The number of free bytes on the device, if it reports them.
     pub free: Option<u64>,
     /// The largest number of bytes that data may take there, if the user set it.
     pub memory_limit: Option<u64>,
@@ -148,7 +149,7 @@ impl PlacementRequest {
     /// ```
     /// use batchloom::loader::{PlacementMode, PlacementRequest};
     ///
-    /// // A million samples of 1 KB, of which 100 MB may be on the device at a time.
+    /// // A million samples of 1 KB; 100 MB of them may be on the device at a time.
     /// let request = PlacementRequest {
     ///     device: Some("cuda:0".to_owned()),
     ///     needed: 1_000_000_000,
@@ -164,9 +165,9 @@ impl PlacementRequest {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if data is to be resident and does not fit,
-    /// [`Error::ShardTooLarge`] if two of the smallest shards do not fit, and [`Error::MemoryLimit`] if `memory_limit`
-    /// exceeds the free memory and would set the size of shards.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the data is to be resident or in shards, and `memory_limit` does
+    /// not allow it; [`Kind::Device`](crate::Kind::Device) if the device lacks the memory, or if `memory_limit` exceeds
+    /// what is free and would set the size of shards.
     pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
         let limit = self.limit();
         let decided = |mode, reason: String, shard_size| {
@@ -226,11 +227,12 @@ impl PlacementRequest {
             (Some(given), Some(_)) if takes(given).saturating_mul(2) > limit.bytes => {
                 streamed(format!("nor do two shards of {given} samples"))
             }
-            (None, Some(free)) => Err(Error::MemoryLimit {
+            (None, Some(free)) => Err(LoaderCause::MemoryLimit {
                 memory_limit: self.memory_limit.unwrap_or(u64::MAX),
                 free,
                 device: self.device_name(),
-            }),
+            }
+            .into()),
             (given, _) => {
                 let shard_size = self.fitting(
                     given.map_or((unit, self.samples / unit), |given| (given, 1)),
@@ -252,7 +254,12 @@ impl PlacementRequest {
         let room = limit.bytes / 2;
         let bytes = takes(size);
         if bytes > room {
-            return Err(Error::ShardTooLarge { samples: size.min(self.samples), bytes, limit: limit.bytes });
+            return Err(LoaderCause::ShardTooLarge {
+                samples: size.min(self.samples),
+                bytes,
+                limit: limit.bytes,
+            }
+            .into());
         }
         let (mut fits, mut beyond) = (1, most.max(1) + 1);
         while beyond - fits > 1 {
@@ -270,8 +277,8 @@ impl PlacementRequest {
     /// samples take `batch_bytes`.
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if all rows are to stay and do not fit;
-    /// [`Error::BatchRows`] if two batches do not fit.
+    /// [`Kind::Argument`](crate::Kind::Argument) if all rows are to stay, or two batches, and exceed `memory_limit`;
+    /// [`Kind::Device`](crate::Kind::Device) if the device lacks the memory.
     pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
         let never = self.resident == Residency::Never;
         let Some(limit) = self.limit().filter(|limit| self.needed > limit.bytes) else {
@@ -285,21 +292,25 @@ impl PlacementRequest {
         if two <= limit.bytes {
             return Ok(Some(if never { 0 } else { limit.bytes / 2 / row_bytes.max(1) }));
         }
-        let device = limit.free.map(|_| self.device_name());
         match limit.free {
             Some(free) if two <= free => Ok(Some(0)),
-            free => {
-                Err(Error::BatchRows { batch_size, batch_bytes, limit: free.unwrap_or(limit.bytes), device })
+            free => Err(match free {
+                None => LoaderCause::RowsBeyondLimit { batch_size, batch_bytes, limit: limit.bytes },
+                Some(free) => {
+                    let device = self.device_name();
+                    LoaderCause::RowsBeyondDevice { batch_size, batch_bytes, free, device }
+                }
             }
+            .into()),
         }
     }
 
     fn too_large(&self, needed: u64, limit: Limit) -> Error {
         match limit.free {
-            None => Error::ResidentLimit { needed, memory_limit: limit.bytes },
+            None => LoaderCause::ResidentLimit { needed, memory_limit: limit.bytes }.into(),
             Some(free) => {
                 let shared = limit.bytes.saturating_sub(free);
-                Error::DeviceMemory { needed, free, shared, device: self.device_name() }
+                LoaderCause::DeviceMemory { needed, free, shared, device: self.device_name() }.into()
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The queue between workers and consumer: it hands out tasks, waits for pieces, and delivers blocks in order.
 //!
-//! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here are a single one, or take at
-//! most the bytes of `prefetch` blocks (of the largest so far, or of the usual size if no number was chosen), beside a
-//! block of samples on demand that the consumer asked for; if `prefetch` is 0, there is one only while the consumer asks
-//! for it; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
+//! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here are a single one, or take
+//! at most the bytes of `prefetch` blocks (of the largest so far, or of the usual size if no number was chosen), beside
+//! a block of samples on demand that the consumer asked for; if `prefetch` is 0, there is one only while the consumer
+//! needs it; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -24,8 +24,8 @@ use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
-/// The number of blocks of the usual size that may wait unless another was chosen. Of samples on demand these are batches,
-/// and a single one, where they are larger than `LARGE`.
+/// The number of blocks of the usual size that may wait unless another was chosen. Of samples on demand these are
+/// batches, and a single one, where they are larger than `LARGE`.
 pub(super) const PREFETCH: usize = 2;
 const LARGE: usize = 32 << 20;
 
@@ -51,7 +51,7 @@ enum QueuedBlock {
 }
 
 impl QueuedBlock {
-    /// An open block with so many pieces to fill.
+    /// An open block with a number of pieces to fill.
     fn filling(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
         Self::Filling { planned, whole, left, skipped: Vec::new(), failure: None }
     }
@@ -95,7 +95,8 @@ impl Inner {
     }
 
     /// Returns true as long as the first block is not formed. Samples of others are not read before: those of the first
-    /// tell how others are laid out, and a slow sample, or one that ends its process, must not hold up the batches before.
+    /// decide how all are laid out, and a slow sample, or one that ends its process, must not hold up the batches
+    /// before.
     fn awaits_first(&self) -> bool {
         self.delivered == 0 && !self.blocks.is_empty() && !self.is_ready()
     }
@@ -129,14 +130,14 @@ pub(super) struct Queue {
     work: Signal,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
     ready: Signal,
-    /// True from the time that the consumer asks for a block that is not ready until it gets it. Written under the lock.
+    /// True while the consumer waits for a block that is not ready. Written under the lock.
     asked: AtomicBool,
     /// The number of blocks that may wait, if that was chosen, and the usual bytes of a block.
     prefetch: Option<usize>,
     block_bytes: usize,
     /// True if samples are made on demand.
     on_demand: bool,
-    /// The iteration, whose metrics are written.
+    /// The iteration that metrics are written to.
     progress: Arc<Progress>,
 }
 
@@ -168,7 +169,7 @@ impl Queue {
         Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand, progress }
     }
 
-    /// Notes that the consumer asks for the next block. Unless that is ready, it is opened now if it is not open yet,
+    /// Notes that the consumer needs the next block. Unless that is ready, it is opened now if it is not open yet,
     /// whatever the consumer keeps.
     pub(super) fn ask(&self, buffers: &Buffers) {
         let inner = self.lock();
@@ -180,8 +181,8 @@ impl Queue {
         buffers.keep();
     }
 
-    /// The time that a worker without work stays awake: where nothing is made ahead, the next block is often asked for at
-    /// once.
+    /// The time that a worker without work stays awake: where nothing is made ahead, the next block is often asked for
+    /// at once.
     fn awake(&self) -> Duration {
         if self.prefetch == Some(0) && !self.on_demand { SOON } else { Duration::ZERO }
     }
@@ -190,8 +191,9 @@ impl Queue {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Returns true if a block may be opened now: the only one that waits, unless it was to be asked for, or one of those
-    /// that take as many bytes as may wait. Of samples that are read on demand, as many batches may wait.
+    /// Returns true if a block may be opened now: the only one that waits, unless it was to be asked for, or one of the
+    /// blocks that fill the bytes that may wait. Of samples that are read on demand, the same number of batches may
+    /// wait.
     fn may_open(&self, inner: &Inner, next: &LaidOut) -> bool {
         let bytes = next.planned.layout.bytes;
         if next.reads.is_some() {
@@ -207,8 +209,8 @@ impl Queue {
         }
     }
 
-    /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the batch
-    /// that a consumer asks for, except of large batches, whose memory it may still hold.
+    /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the
+    /// batch that a consumer needs, except of large batches: it may still hold their memory.
     fn may_read(&self, inner: &Inner, largest: usize) -> bool {
         let prefetch = self.prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
         let asked = self.is_asked() && (largest <= LARGE || prefetch == 0);
@@ -260,7 +262,7 @@ impl Queue {
         Ok(inner.tasks.pop_front())
     }
 
-    /// True if all that is left is one small block that the consumer may open, so that no worker has to come.
+    /// True if all that is left is one small block that the consumer may open, so that no worker is needed.
     ///
     /// # Errors
     /// The same as those of [`Job::lay_out`].
@@ -303,7 +305,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// Opens a block whose samples are to be read.
+    /// Opens a block that needs its samples read.
     fn admit_reading(&self, inner: &mut Inner, to_read: ToRead) {
         let number = inner.opened;
         inner.opened += 1;
@@ -313,8 +315,8 @@ impl Queue {
         self.notify(inner);
     }
 
-    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue. A large block that
-    /// was not asked for waits for the memory of the batch that the consumer is about to let go of.
+    /// Opens a block, without the lock: an allocation may take long, and may return to this queue. A large block
+    /// that is not needed yet waits for the memory of the batch that the consumer is about to drop.
     fn open<'a>(
         &'a self,
         inner: MutexGuard<'a, Inner>,
@@ -357,7 +359,7 @@ impl Queue {
     }
 
     /// Takes the samples of the oldest block that is not laid out, if they are all read: blocks are laid out one after
-    /// the other, so that the first sample, to which others are compared, does not depend on timing.
+    /// the other, so that the first sample, which later samples are compared to, does not depend on timing.
     pub(super) fn take_read(&self) -> Option<(u64, Reading)> {
         let mut inner = self.lock();
         let delivered = inner.delivered;
@@ -375,7 +377,7 @@ impl Queue {
         }
     }
 
-    /// Opens a block whose samples were read: its pieces are filled before anything is read for later ones.
+    /// Opens a block of read samples: its pieces are filled before anything is read for later ones.
     pub(super) fn admit_read(&self, block: u64, opened: Opened) {
         let mut inner = self.lock();
         let Opened { planned, whole, tasks } = opened;

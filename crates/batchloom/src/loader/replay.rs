@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::{Batch, Loader, Steps};
-use crate::{Error, Plan, Result};
+use crate::plan::error::PlanCause;
+use crate::{Plan, Result};
 
 impl Loader {
     /// Forms the batch that `rank` takes at `step` of `plan`, in this thread. The run stays where it is. Samples that are
@@ -27,19 +28,21 @@ impl Loader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`] for a plan of other data or other options, [`Error::Rank`], [`Error::StepRange`],
-    /// [`Error::Memory`], and those of the batch.
+    /// [`Kind::Argument`](crate::Kind::Argument) for a plan of other data or other options, or if there is no such
+    /// rank; [`Kind::Range`](crate::Kind::Range) if there is no such step; [`Kind::Memory`](crate::Kind::Memory); and
+    /// the errors of the batch.
     pub fn form(&self, plan: &Plan, rank: u32, step: u64) -> Result<Batch> {
         let block = self.steps_at(plan, rank, step)?.form()?;
-        let missing = || Error::StepRange { found: step, steps: plan.steps_of(rank) };
-        block.batches().next().ok_or_else(missing)
+        let missing = || PlanCause::StepRange { found: step, steps: plan.steps_of(rank) };
+        Ok(block.batches().next().ok_or_else(missing)?)
     }
 
     /// The one step `step` of `plan`, for callers that take batches from the data or from blocks themselves. The run stays
     /// where it is.
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`], [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan is of other data or other options, or if there is no such
+    /// rank; [`Kind::Range`](crate::Kind::Range) if there is no such step; [`Kind::Memory`](crate::Kind::Memory).
     #[doc(hidden)]
     pub fn steps_at(&self, plan: &Plan, rank: u32, step: u64) -> Result<Steps> {
         self.0.check_plan(plan)?;

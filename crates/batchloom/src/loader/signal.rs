@@ -1,8 +1,9 @@
 //! A signal between threads that share a lock: those that wait for it stay awake for a moment, then sleep.
 //!
 //! Promises: a thread that began to wait under the lock misses no signal that is raised under it later, and raising a
-//! signal that no sleeper waits for makes no system call. It takes a sleeper tens of microseconds to wake, which is a good
-//! part of the time that a batch of a few megabytes takes; a thread that expects its signal so soon looks for it instead.
+//! signal that no sleeper waits for makes no system call. It takes a sleeper tens of microseconds to wake, which is a
+//! good part of the time that a batch of a few megabytes takes; a thread that expects its signal so soon looks for it
+//! instead.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -32,8 +33,8 @@ impl Signal {
         }
     }
 
-    /// Waits until the signal is raised or `patience` is over, and stays `awake` for so much of that time. It may return
-    /// early. `guard` is that of `lock`, which is free while the thread waits.
+    /// Waits until the signal is raised or `patience` is over, and stays `awake` for so much of that time. It may
+    /// return early. `guard` guards `lock`, which is free while the thread waits.
     pub(super) fn wait<'a, T>(
         &self,
         lock: &'a Mutex<T>,

@@ -1,18 +1,20 @@
 //! One iteration by steps, for callers that take batches from the data themselves, for example as views.
 //!
-//! It tells the samples of each step and counts the batches handed over. It owns no thread; a batch that cannot be a
+//! It computes the samples of each step and counts the batches handed over. It owns no thread; a batch that cannot be a
 //! view is made when asked for, by the caller.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::Block;
+use super::blocks::require_process;
 use super::epochs::Epochs;
 use super::job::Job;
+use crate::Result;
 use crate::collate::FILLER;
+use crate::plan::error::PlanCause;
 use crate::run::Progress;
 use crate::sync::{Mutex, process};
-use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
 /// The epoch begins as [`left`](Self::left) or a step is asked for.
@@ -49,18 +51,18 @@ impl Steps {
     /// The number of steps left.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`] if the epoch cannot begin.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn left(&self) -> Result<u64> {
         let begun = self.begun()?;
         Ok(begun.total - begun.progress.steps().min(begun.total))
     }
 
-    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
-    /// up, or else `None`.
+    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them
+    /// fills up, or else `None`.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
-    /// epoch cannot begin.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn run(&self, ahead: u64) -> Result<Option<Range<u64>>> {
         let begun = self.begun()?;
         begun.job.plan.run(begun.step(ahead)?, begun.job.rank)
@@ -69,8 +71,8 @@ impl Steps {
     /// The samples of the next batch.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
-    /// epoch cannot begin.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn indices(&self) -> Result<Vec<u64>> {
         let begun = self.begun()?;
         begun.job.plan.indices(begun.step(0)?, begun.job.rank)
@@ -79,7 +81,8 @@ impl Steps {
     /// The samples of the next batch, -1 where a place only fills up.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child.
     pub fn index(&self) -> Result<Vec<i64>> {
         let mut index: Vec<i64> = self.indices()?.into_iter().map(u64::cast_signed).collect();
         let begun = self.begun()?;
@@ -91,11 +94,12 @@ impl Steps {
         Ok(index)
     }
 
-    /// Makes the next batch here and now, in memory of its own.
+    /// Makes the next batch here and now, in separate memory.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Memory`](crate::Kind::Memory); [`Kind::Argument`](crate::Kind::Argument) if the batch is larger
+    /// than this machine can address.
     pub fn form(&self) -> Result<Block> {
         self.begun()?.form()
     }
@@ -143,16 +147,14 @@ impl BegunSteps {
     /// Makes the next batch.
     fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        self.job.form(step)?.ok_or(Error::StepRange { found: step, steps: self.total })
+        let block = self.job.form(step)?;
+        Ok(block.ok_or(PlanCause::StepRange { found: step, steps: self.total })?)
     }
 
     /// The step `ahead` steps after the next one.
     fn step(&self, ahead: u64) -> Result<u64> {
-        let current = process::id();
-        match current == self.process {
-            true => Ok(self.progress.steps().saturating_add(ahead)),
-            false => Err(Error::Forked { started: self.process, current }),
-        }
+        require_process(self.process)?;
+        Ok(self.progress.steps().saturating_add(ahead))
     }
 }
 

@@ -1,6 +1,6 @@
-//! One iteration whose batches are views of the data wherever that can be had.
+//! One iteration over batches that are views of the data wherever possible.
 //!
-//! Promises: values, shapes and order are those of [`Loader::iter`](super::Loader::iter), and so are states; a batch that
+//! Promises: values, shapes, order and states equal those in [`Loader::iter`](super::Loader::iter); a batch that
 //! cannot be a view is gathered when it is asked for. It owns no thread.
 
 use std::iter::FusedIterator;
@@ -13,7 +13,8 @@ use super::steps::Steps;
 use crate::tensor::Tensor;
 use crate::{DType, Result};
 
-/// The batches of one epoch, on one rank, as [`Loader::views`](super::Loader::views) makes them. After an error it ends.
+/// The batches of one epoch, on one rank, as [`Loader::views`](super::Loader::views) makes them. After an error it
+/// ends.
 #[derive(Debug)]
 pub struct Views {
     epochs: Arc<Epochs>,
@@ -43,7 +44,8 @@ impl Views {
         Ok(batch)
     }
 
-    /// These samples as a batch without a copy, if that has all the fields that a batch has, with the values of the data.
+    /// These samples as a batch without a copy, if that has all the fields that a batch has, with the values of the
+    /// data.
     fn view(&self, samples: Range<u64>) -> Option<Batch> {
         if self.epochs.collate.changes_values() {
             return None;

@@ -4,9 +4,10 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::error::LoaderCause;
 use super::job::{Done, Job, Task};
 use super::queue::Queue;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Fills pieces of an iteration until there are no more, or the queue stops.
 pub(super) fn work(job: &Job, queue: &Queue) {
@@ -14,12 +15,12 @@ pub(super) fn work(job: &Job, queue: &Queue) {
     while fill_one(job, queue, &mut indices, || queue.take(job)) {}
 }
 
-/// Fills one piece of the block that is due, for a consumer that would wait otherwise. Returns false if there is none.
+/// Fills one piece of the block that is due, for a consumer that would wait otherwise. Returns false without a piece.
 pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
     fill_one(job, queue, indices, || queue.take_waiting(job))
 }
 
-/// Takes a task and fills its piece. Returns false if there is none. Every failure, a panic included, reaches the
+/// Takes a task and fills its piece. Returns false without a task. Every failure, a panic included, reaches the
 /// consumer through the queue.
 fn fill_one(
     job: &Job,
@@ -51,13 +52,14 @@ fn fill_one(
         }
         (Ok(Err(error)), None) => queue.fail(error),
         (Err(cause), _) => {
-            queue.fail(Error::Worker { block: block.unwrap_or(0), message: message(&*cause) });
+            let (block, message) = (block.unwrap_or(0), message(&*cause));
+            queue.fail(LoaderCause::Worker { block, message }.into());
         }
     }
     false
 }
 
-/// Lays out and opens blocks whose samples are all read, in order.
+/// Lays out and opens blocks of read samples, in order.
 ///
 /// # Errors
 /// Those of [`Reading::lay_out`](super::demand::Reading::lay_out) and [`Job::open`]; `current` is the block then.

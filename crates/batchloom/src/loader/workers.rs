@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
 use std::sync::{Arc, PoisonError};
 
+use super::error::LoaderCause;
 use super::job::Job;
 use super::queue::Queue;
 use super::worker::work;
+use crate::Result;
 use crate::sync::thread::{self, JoinHandle, ThreadId};
 use crate::sync::{Condvar, Mutex, MutexGuard, process};
-use crate::{Error, Result};
 
 /// The threads of one loader. Several iterations may have some of them at a time.
 pub(super) struct Workers {
@@ -26,7 +27,7 @@ struct Shared {
     called: Condvar,
     /// Signals that a worker may have left an iteration.
     left: Condvar,
-    /// The number of workers that may park; others end.
+    /// The number of workers that may park; more workers end.
     keep: usize,
 }
 
@@ -50,7 +51,7 @@ struct Call {
 }
 
 impl Workers {
-    /// The workers of a loader whose iterations take `keep` of them. It starts no thread.
+    /// The workers of a loader; an iteration takes `keep` of them. It starts no thread.
     pub(super) fn new(keep: usize) -> Arc<Self> {
         let (state, called, left) = (Mutex::default(), Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { state, called, left, keep });
@@ -72,7 +73,8 @@ impl Workers {
     /// iteration, for [`leave`](Self::leave).
     ///
     /// # Errors
-    /// [`Error::Spawn`]. No worker is called then, and those that were started park.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a thread cannot be started. No worker is called then, and those that
+    /// were started park.
     pub(super) fn call(&self, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<u64> {
         let mut state = self.shared.lock();
         for _ in state.parked..self.shared.keep {
@@ -93,14 +95,14 @@ impl Workers {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         let (shared, name) = (Arc::clone(&self.shared), format!("batchloom-{}", threads.len()));
-        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
+        let failed = |error: std::io::Error| LoaderCause::Spawn { reason: error.to_string() };
         let thread = thread::Builder::new().name(name).spawn(move || shared.live()).map_err(failed)?;
         threads.push(thread);
         state.parked += 1;
         Ok(())
     }
 
-    /// Waits until every worker but the calling thread has left an iteration, whose queue was stopped.
+    /// Waits until every worker but the calling thread has left an iteration with a stopped queue.
     pub(super) fn leave(&self, iteration: u64) {
         let current = thread::current().id();
         let mut state = self.shared.lock();
@@ -115,7 +117,7 @@ impl Workers {
 
 impl Drop for Workers {
     /// Ends the workers and joins those that are parked. Others are at work for an iteration that one of them dropped
-    /// itself, as a caller that allocates memory may; such a worker ends when it comes back.
+    /// itself, as a caller that allocates memory may; such a worker ends when it returns.
     fn drop(&mut self) {
         let threads = mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         if self.is_foreign() {

@@ -1,4 +1,4 @@
-//! Keys: the seeds of shuffles, each independent of the others.
+//! Keys: the seeds of shuffles, independent of each other.
 //!
 //! A key is the key of a ChaCha8 stream that spells out (seed, epoch, purpose, version). The four are kept apart, never
 //! added up: the second epoch of one run is never the first of another, and no purpose repeats the shuffle of another.
@@ -31,7 +31,7 @@ pub enum Purpose {
     },
     /// The order of shards, of samples or of runs.
     Shards,
-    /// The place of the short shard among the others.
+    /// The place of the short shard among all shards.
     ShortShard,
     /// The order inside one shard.
     Shard {
@@ -82,7 +82,7 @@ impl Purpose {
         }
     }
 
-    /// The number that tells the shuffles for this purpose apart.
+    /// The number that separates the shuffles of this purpose.
     fn number(self) -> u64 {
         match self {
             Self::Samples

@@ -66,7 +66,7 @@ impl Order {
         }
     }
 
-    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
     ///
     /// # Panics
     /// Panics if a position is not below [`len`](Self::len).

@@ -15,8 +15,8 @@
 //! compilers turn into vector instructions.
 //!
 //! # Promise
-//! For a given [`VERSION`](super::VERSION), the same key and number of samples give the same permutation in every release and on every
-//! platform. `tests/golden/permutation.json` pins it.
+//! For a given [`VERSION`](super::VERSION), the same key and number of samples give the same permutation in every
+//! release and on every platform. `tests/golden/permutation.json` pins it.
 
 use rand::Rng;
 
@@ -105,7 +105,7 @@ impl Permutation {
         self.walk(sample, Self::backward)
     }
 
-    /// Writes the samples at `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Fills `out` with the samples at `start`, `start + 1`, and so on.
     ///
     /// # Panics
     /// Panics if a position is not below [`len`](Self::len).
@@ -288,7 +288,7 @@ fn ceiling_root(value: u64) -> u64 {
     floor + u64::from(floor * floor < value)
 }
 
-/// The low 32 bits of a value that is known to have no others.
+/// The low 32 bits of a value that is known to fit into them.
 #[expect(clippy::cast_possible_truncation, reason = "callers pass values below 2^32")]
 #[inline(always)]
 fn low(value: u64) -> u32 {

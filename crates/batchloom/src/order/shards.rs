@@ -1,12 +1,12 @@
 //! An order that goes shard by shard: for data that is only partly at hand at any time.
 //!
-//! A shard is `shard_size` neighbours as stored. All samples of a shard come, in random order, before any sample of the
-//! next one, and the shards come in random order too. If the number of samples is not a multiple of `shard_size`, one
+//! A shard is `shard_size` neighbours as stored. All samples of a shard are used, in random order, before any sample of
+//! the next one, and the order of shards is random too. If the number of samples is not a multiple of `shard_size`, one
 //! shard is short. As stored, it lies at a random place among the full ones, so that the borders between shards move
 //! from epoch to epoch; in the order it comes last, so that every other shard begins at a multiple of `shard_size`.
 //!
 //! # Promise
-//! The same as that of [`Permutation`]. `tests/golden/shards.json` pins it.
+//! The same as for [`Permutation`]. `tests/golden/shards.json` pins it.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{Key, Permutation, Purpose};
 
 /// The order of `[0, samples)` that goes shard by shard.
 ///
-/// It takes about 300 bytes, whatever the number of samples and of shards. Each shard has a permutation of its own,
+/// It takes about 300 bytes, whatever the number of samples and of shards. Each shard has its own permutation,
 /// made when it is asked for: some 100 nanoseconds for each shard that a call touches, besides those of
 /// [`Permutation`].
 ///
@@ -98,7 +98,7 @@ impl Shards {
         shard.range.start + self.inside(&shard).get(position - shard.position)
     }
 
-    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
     ///
     /// # Panics
     /// Panics if a position is not below [`len`](Self::len).
@@ -149,7 +149,7 @@ impl Shards {
         self.full(self.full.find(number), number)
     }
 
-    /// The full shard that is stored as `number` and comes in place `place`.
+    /// The full shard that is stored as `number` and used in place `place`.
     fn full(&self, place: u64, number: u64) -> Shard {
         let skipped = if number < self.before { 0 } else { self.short().len() };
         let start = number * self.shard_size + skipped;

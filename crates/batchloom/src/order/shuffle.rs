@@ -4,18 +4,18 @@ use serde::{Serialize, Serializer};
 
 use crate::named::named;
 
-/// The things that each epoch puts in a random order of its own.
+/// What each epoch puts in another random order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// No shuffle: samples come as stored.
+    /// No shuffle: samples are used as stored.
     #[default]
     Nothing,
     /// The samples.
     Samples,
     /// The batches, each a run of neighbouring samples as stored. Runs begin at another sample in each epoch, so that
-    /// samples meet others, and the first one may be short as well as the last. With shards, they begin where their
-    /// shard does.
+    /// samples get new neighbours, and the first run may be short as well as the last. With shards, they begin where
+    /// their shard does.
     Runs,
 }
 

@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use super::error::StateCause;
+use crate::Result;
+
 /// The bans of a run: from the batch `batches` of epoch `epoch` on, just `samples`, in ascending order. Each is
 /// (epoch, batches, samples).
 pub type Ban = (u64, u64, Vec<u64>);
@@ -101,16 +104,18 @@ impl Bans {
         all
     }
 
-    /// The reason for which these changes cannot be those of a run of so many samples, if there is one.
-    pub(super) fn damage(&self, samples: u64) -> Option<String> {
+    /// Refuses changes that no run of so many samples makes.
+    pub(super) fn check(&self, samples: u64) -> Result<()> {
         let place = |ban: &Ban| (ban.0, ban.1);
         if !self.changes.is_sorted_by(|one, other| place(one) < place(other)) {
-            return Some("its bans are not in order".to_owned());
+            return Err(StateCause::DamagedBans.into());
         }
         if !self.changes.iter().all(|(_, _, samples)| samples.is_sorted_by(|one, other| one < other)) {
-            return Some("its banned samples are not in order".to_owned());
+            return Err(StateCause::DamagedBan.into());
         }
-        let found = self.all().last().copied().filter(|&last| last >= samples)?;
-        Some(format!("it bans sample {found}, and there are {samples}"))
+        match self.all().last().copied().filter(|&last| last >= samples) {
+            Some(sample) => Err(StateCause::DamagedBanRange { sample, samples }.into()),
+            None => Ok(()),
+        }
     }
 }

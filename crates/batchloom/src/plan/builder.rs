@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::epoch::Epoch;
+use super::error::PlanCause;
 use super::options::option_setters;
 use super::recipe::Recipe;
 use super::{Plan, PlanOptions, conflicts};
+use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{LIMIT, Shuffle};
@@ -53,10 +55,10 @@ impl PlanBuilder {
         &mut self.options
     }
 
-    /// The rule by which samples share a batch.
+    /// The rule that decides which samples share a batch.
     ///
     /// # Errors
-    /// [`Error::BatchSize`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the batch size is 0.
     pub(crate) fn chosen_rule(&self) -> Result<&Rule> {
         self.refused.clone().map_or(Ok(&self.options.rule), Err)
     }
@@ -66,7 +68,7 @@ impl PlanBuilder {
         conflicts::drawn(&self.options).is_some()
     }
 
-    /// The option that says something of each sample by its number, if there is one.
+    /// The option with a value for each sample by its number, if there is one.
     pub(crate) fn names_samples(&self) -> Option<&'static str> {
         match &self.options {
             PlanOptions { weights: Some(_), .. } => Some("weights of samples"),
@@ -96,7 +98,7 @@ impl PlanBuilder {
         self
     }
 
-    /// The number of samples of all ranks at a step, if all batches have as many.
+    /// The number of samples of all ranks at a step; `None` if batches differ in number.
     pub(crate) fn samples_in_step(&self) -> Option<u64> {
         let rule = self.chosen_rule().ok()?;
         rule.run_len()?.checked_mul(u64::from(self.world_size))
@@ -123,24 +125,22 @@ impl PlanBuilder {
     /// [`LengthBuckets`](crate::batching::LengthBuckets); other rules look at every pool once, to count the steps.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] and [`Error::TooManySamples`]; [`Error::BatchSize`], [`Error::World`],
-    /// [`Error::NotPositive`] and [`Error::ShardSize`]; [`Error::NoSizes`], [`Error::SizesLength`],
-    /// [`Error::RunsOfSizes`], [`Error::PadTo`], [`Error::TooLong`], [`Error::Oversize`], [`Error::Dimensions`] and
-    /// [`Error::PoolTooLarge`]; [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and
-    /// [`Error::LabelCountsPiece`]; [`Error::Conflict`] if options exclude each other; [`Error::Weights`],
-    /// [`Error::Mix`], [`Error::KeysLength`] and [`Error::TooFrequent`]; [`Error::SampleRange`] if a banned sample does
-    /// not exist; [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left; and [`Error::Memory`] if
-    /// there is too little to cut a pool.
+    /// [`Kind::Data`](crate::Kind::Data) if there are no samples or more than 2^62, if there is not one size for each,
+    /// or if one is too large for the rule or for the lengths that batches are padded to;
+    /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0 or out of range, if options exclude each other, if
+    /// the rule does not go with the sizes, the keys, the counts of labels or the shards, if there is not one weight or
+    /// key for each sample, or if no step would be left; [`Kind::Range`](crate::Kind::Range) if a banned sample does
+    /// not exist; and [`Kind::Memory`](crate::Kind::Memory) if there is too little to cut a pool.
     pub fn build(self) -> Result<Plan> {
         let Self { samples, mut options, refused, epoch, world_size } = self;
         refused.map_or(Ok(()), Err)?;
         match samples {
-            0 => return Err(Error::NoSamples),
-            found if found > LIMIT => return Err(Error::TooManySamples { found, limit: LIMIT }),
+            0 => return Err(BatchingCause::NoSamples.into()),
+            found if found > LIMIT => return Err(PlanCause::TooManySamples { found, limit: LIMIT }.into()),
             _ => {}
         }
         if world_size == 0 || world_size > MOST_RANKS {
-            return Err(Error::World { found: world_size, limit: MOST_RANKS });
+            return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
         }
         if options.concatenated {
             options.rule = options.rule.unpadded();
@@ -158,7 +158,7 @@ impl PlanBuilder {
         recipe.counted = counted(&recipe)?;
         let draws = recipe.draws(epoch).len();
         if draws == 0 || draws > LIMIT {
-            return Err(Error::TooManySamples { found: draws, limit: LIMIT });
+            return Err(PlanCause::TooManySamples { found: draws, limit: LIMIT }.into());
         }
         recipe.in_pool = recipe.in_pool_of(&recipe.options.rule, recipe.pooled(draws));
         check_sizes(&recipe, draws)?;
@@ -185,20 +185,18 @@ option_setters! {
 /// Checks that each option with a number or a weight for each sample has one for each.
 fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
     if options.num_samples == Some(0) {
-        return Err(Error::NotPositive { name: "num_samples" });
+        return Err(BatchingCause::NotPositive { option: "num_samples" }.into());
     }
     let mix = options.mix.as_ref();
     let count = options.weights.as_ref().map(Weights::len).or_else(|| mix.map(Mix::samples));
     if let Some(found) = count.filter(|&found| found != samples) {
-        let reason =
-            format!("weights are given for {found} samples, and there are {samples}; expected as many");
-        return Err(Error::Weights { reason });
+        return Err(PlanCause::WeightCount { found, samples }.into());
     }
     let keys = [("homogeneous_by", &options.homogeneous_by), ("distinct_by", &options.distinct_by)];
-    for (grouping, keys) in keys {
+    for (option, keys) in keys {
         let found = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
         if found != samples {
-            return Err(Error::KeysLength { grouping, found, expected: samples });
+            return Err(PlanCause::KeysLength { option, found, expected: samples }.into());
         }
     }
     mix.map_or(Ok(()), Mix::check_length)
@@ -218,7 +216,7 @@ fn check_keys(recipe: &Recipe) -> Result<()> {
 fn check_bans(recipe: &Recipe) -> Result<()> {
     let samples = recipe.samples;
     match recipe.bans.all().last() {
-        Some(&found) if found >= samples => Err(Error::SampleRange { found, samples }),
+        Some(&sample) if sample >= samples => Err(BatchingCause::SampleRange { sample, samples }.into()),
         _ => Ok(()),
     }
 }
@@ -226,9 +224,9 @@ fn check_bans(recipe: &Recipe) -> Result<()> {
 /// Checks that no batch lies in two shards: batches of equal size have to fill a shard.
 fn check_shards(options: &PlanOptions) -> Result<()> {
     match (options.shard_size, options.rule.batch_size()) {
-        (Some(0), _) => Err(Error::NotPositive { name: "shard_size" }),
+        (Some(0), _) => Err(BatchingCause::NotPositive { option: "shard_size" }.into()),
         (Some(found), Some(batch_size)) if !found.is_multiple_of(batch_size) => {
-            Err(Error::ShardSize { found, batch_size })
+            Err(PlanCause::ShardSize { found, batch_size }.into())
         }
         _ => Ok(()),
     }
@@ -237,33 +235,19 @@ fn check_shards(options: &PlanOptions) -> Result<()> {
 /// The sizes that the rule is given, if batches are padded to given lengths.
 fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
     let Some(pad_to) = &recipe.options.pad_to else { return Ok(None) };
-    let refused = |reason: String| Error::PadTo { reason };
-    let Some(sizes) = &recipe.options.sizes else {
-        return Err(refused(
-            "samples have no sizes here; give sizes if they differ in size, or leave it out".to_owned(),
-        ));
-    };
+    let sizes = recipe.options.sizes.as_ref().ok_or(PlanCause::PadToWithoutSizes)?;
     let (dimensions, multiple_of) = (sizes.dimensions(), recipe.options.rule.multiple_of());
     if dimensions > 1 {
-        return Err(refused(format!(
-            "these samples differ in {dimensions} dimensions; expected one, or a slot for each field"
-        )));
+        return Err(PlanCause::PadToDimensions { dimensions }.into());
     }
     if recipe.packs() {
-        return Err(refused(
-            "these batches are concatenations, which have no padding; leave it out".to_owned(),
-        ));
+        return Err(PlanCause::PadToPacked.into());
     }
     if recipe.options.rule.limit().is_some() {
-        let rule = recipe.options.rule.name();
-        return Err(refused(format!(
-            "{rule} truncates samples itself; expected oversize \"error\" beside pad_to"
-        )));
+        return Err(PlanCause::PadToTruncated { rule: recipe.options.rule.name() }.into());
     }
-    if let Some(length) = pad_to.lengths().iter().find(|length| !length.is_multiple_of(multiple_of)) {
-        return Err(refused(format!(
-            "{length} is no multiple of multiple_of ({multiple_of}); leave one of them out"
-        )));
+    if let Some(&length) = pad_to.lengths().iter().find(|length| !length.is_multiple_of(multiple_of)) {
+        return Err(PlanCause::PadToMultiple { length, multiple_of }.into());
     }
     pad_to.sizes(sizes, recipe.options.rule.counts_real()).map(Some)
 }
@@ -271,19 +255,19 @@ fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
 fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
     let limit = u64::from(u32::MAX);
     if recipe.grouping.is_some() && draws > limit {
-        return Err(Error::PoolTooLarge { found: draws, limit });
+        return Err(BatchingCause::PoolTooLarge { found: draws, limit }.into());
     }
     if recipe.options.shuffle == Shuffle::Runs && recipe.uniform().is_none() {
-        return Err(Error::RunsOfSizes { rule: recipe.options.rule.name() });
+        return Err(PlanCause::RunsOfSizes { rule: recipe.options.rule.name() }.into());
     }
     match &recipe.options.sizes {
         None if recipe.options.rule.listed().is_some() => Ok(()),
         None if recipe.options.rule.batch_size().is_none() || recipe.options.rule.sorts() => {
-            Err(Error::NoSizes { rule: recipe.options.rule.name() })
+            Err(PlanCause::NoSizes { rule: recipe.options.rule.name() }.into())
         }
         None => Ok(()),
         Some(sizes) if sizes.len() != recipe.samples => {
-            Err(Error::SizesLength { found: sizes.len(), samples: recipe.samples })
+            Err(BatchingCause::SizesLength { found: sizes.len(), samples: recipe.samples }.into())
         }
         Some(sizes) => {
             recipe.options.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool.min(draws))

@@ -4,10 +4,11 @@
 //! other languages.
 
 use super::PlanOptions;
+use super::error::PlanCause;
+use crate::Result;
 use crate::draws::Mix;
 use crate::order::Shuffle;
 use crate::ranks::Uneven;
-use crate::{Error, Result};
 
 /// The name of a choice, as errors have it, if some options make it.
 type Choice = fn(&PlanOptions) -> Option<&'static str>;
@@ -44,16 +45,16 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
 /// Refuses options that exclude each other.
 ///
 /// # Errors
-/// [`Error::Conflict`].
+/// [`Kind::Argument`](crate::Kind::Argument) if options exclude each other.
 pub(super) fn check(options: &PlanOptions) -> Result<()> {
     let found = CONFLICTS.iter().find_map(|(option, other, reason)| {
         let (option, other) = (option(options)?, other(options)?);
-        Some(Error::Conflict { option, other, reason })
+        Some(PlanCause::conflict(option, other, reason))
     });
-    found.map_or(Ok(()), Err)
+    found.map_or(Ok(()), |cause| Err(cause.into()))
 }
 
-/// The option by which an epoch is not every sample once.
+/// The option that makes an epoch other than every sample once.
 pub(super) fn drawn(options: &PlanOptions) -> Option<&'static str> {
     sources(options).or_else(|| weights(options)).or_else(|| num_samples(options))
 }

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use super::parts::{Measure, Parts};
+use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
 use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
@@ -46,116 +48,6 @@ struct Survey {
     first: u64,
     /// The only pool, if there is just one.
     only: Option<Arc<BatchedPool>>,
-}
-
-/// One pool, its batches in the order of dealing.
-#[derive(Debug)]
-pub(super) struct DealtPool {
-    /// The number of its first batch in the epoch.
-    pub(super) first: u64,
-    batched: Arc<BatchedPool>,
-    /// The order in which the batches are dealt, or `None` if they are dealt as the rule made them.
-    dealt: Option<Vec<Dealt>>,
-}
-
-/// The samples of a pool, and the batches that the rule makes of them.
-#[derive(Debug)]
-struct BatchedPool {
-    samples: PoolSamples,
-    batches: PoolBatches,
-}
-
-/// The sample at each place of a pool.
-#[derive(Debug)]
-enum PoolSamples {
-    Run(u64),
-    Listed(Vec<u64>),
-}
-
-/// The samples of a batch, and the elements that it takes of each.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Parts {
-    /// The samples.
-    pub samples: Vec<u64>,
-    /// The first element that is taken of each sample: 0 unless samples are split, or truncated before their start.
-    pub starts: Vec<u32>,
-    /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
-    pub sizes: Vec<u32>,
-}
-
-/// The contents of a batch in numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Measure {
-    /// Samples that begin in the batch.
-    pub(super) samples: u64,
-    /// Samples in the batch, and parts of samples.
-    pub(super) parts: u64,
-    /// Elements that are data.
-    pub(super) real: u64,
-    /// Elements with padding.
-    pub(super) padded: u64,
-    /// Elements of one padded sample.
-    pub(super) length: u64,
-    /// A number that identifies the shape of one padded sample.
-    pub(super) shape: u64,
-    /// Samples that are truncated, and the elements that this costs.
-    pub(super) truncated: u64,
-    pub(super) truncated_tokens: u64,
-    /// Samples that begin in the batch and go on in others.
-    pub(super) split: u64,
-}
-
-impl Measure {
-    /// The same batch without some of its members, whose places stay.
-    pub(super) fn without(self, members: &Self) -> Self {
-        Self {
-            samples: self.samples - members.samples,
-            real: self.real - members.real,
-            truncated: self.truncated - members.truncated,
-            truncated_tokens: self.truncated_tokens - members.truncated_tokens,
-            split: self.split - members.split,
-            ..self
-        }
-    }
-}
-
-impl Parts {
-    /// As many parts as `len` says: the first ones, or all and then the first ones again.
-    pub(super) fn fitted(self, len: Option<u64>) -> Self {
-        let Self { samples, starts, sizes } = self;
-        Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
-    }
-
-    /// The parts of samples that are not in `banned`, which is in ascending order.
-    pub(super) fn without(self, banned: &[u64]) -> Self {
-        if banned.is_empty() {
-            return self;
-        }
-        self.chosen(|sample| banned.binary_search(&sample).is_err())
-    }
-
-    /// The parts of some samples.
-    pub(super) fn chosen(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
-        let mut chosen = Self::default();
-        for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {
-            if is_chosen(sample) {
-                chosen.samples.push(sample);
-                chosen.starts.push(start);
-                chosen.sizes.push(size);
-            }
-        }
-        chosen
-    }
-}
-
-/// As many elements as `len` says: the first ones, or all and then the first ones again.
-pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
-    let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
-    let own = elements.len();
-    elements.truncate(len);
-    (own..len).for_each(|place| elements.push(elements[place % own]));
-    elements
 }
 
 impl Epoch {
@@ -269,7 +161,7 @@ impl Epoch {
     /// Checks that there is memory for the batches of a pool.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn require_memory(&self) -> Result<()> {
         if self.recipe.uniform().is_some() {
             return Ok(());
@@ -323,8 +215,8 @@ impl Epoch {
         Some((self.exchanged(pool), position - self.start_of(pool)))
     }
 
-    /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these batches if
-    /// samples all count the same.
+    /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these
+    /// batches if samples all count the same.
     pub(super) fn end_of_pools(&self, batches: u64) -> u64 {
         let Some(last) = batches.min(self.batches()).checked_sub(1) else { return 0 };
         match self.positions(last) {
@@ -378,8 +270,8 @@ impl Epoch {
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
-    /// The cost of each batch, as a number that orders batches, and its elements with padding, in the order in which the
-    /// rule made the batches.
+    /// The cost of each batch, as a number that orders batches, and its elements with padding, in the order in which
+    /// the rule made the batches.
     fn measure_batches(&self, cut: &BatchedPool) -> (Vec<u64>, Vec<u64>) {
         let measured = |batch| {
             let parts = cut.parts(batch, &self.recipe);
@@ -465,8 +357,8 @@ impl Epoch {
         tokens
     }
 
-    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in the
-    /// batch of its first part.
+    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in
+    /// the batch of its first part.
     pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
         let splits = self.recipe.options.rule.splits();
         for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
@@ -535,7 +427,7 @@ impl Epoch {
     }
 
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
-    /// with a new batch, whose number follows from the samples before it.
+    /// with a new batch; its number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
         let counts_differ = self.recipe.options.largest_first || self.recipe.is_homogeneous();
         self.recipe.options.rule.batch_size().filter(|_| !counts_differ)
@@ -578,99 +470,13 @@ impl Epoch {
     }
 }
 
-impl DealtPool {
-    /// The number of batches that are dealt, those that fill steps included.
-    pub(super) fn len(&self) -> u64 {
-        self.dealt.as_ref().map_or(self.batched.batches.ends.len(), Vec::len) as u64
-    }
-
-    /// Returns true if the batch dealt in place `place` is dealt elsewhere too, and fills a step here.
-    pub(super) fn fills(&self, place: u64) -> bool {
-        self.dealt.as_ref().is_some_and(|dealt| dealt[length(place)].fills)
-    }
-
-    /// The number of samples, or parts of samples, in the batch dealt in place `place` of the pool.
-    pub(super) fn batch_len(&self, place: u64) -> u64 {
-        self.batched.range(self.batch(place)).len() as u64
-    }
-
-    /// The samples, and the elements taken of each, of the batch dealt in place `place` of the pool.
-    pub(super) fn parts(&self, place: u64, recipe: &Recipe) -> Parts {
-        self.batched.parts(self.batch(place), recipe)
-    }
-
-    /// The samples of the batch dealt in place `place` of the pool.
-    pub(super) fn indices(&self, place: u64) -> Vec<u64> {
-        self.batched.samples(self.batch(place))
-    }
-
-    /// The batches that hold the sample at `place`: the place of each in the order of dealing, and the index of the
-    /// sample in it.
-    pub(super) fn find(&self, place: u64) -> Vec<(u64, u64)> {
-        let held = |batch: usize| {
-            let places = &self.batched.batches.places[self.batched.range(batch)];
-            (0..).zip(places).filter(move |(_, other)| u64::from(**other) == place).map(|(index, _)| index)
-        };
-        (0..self.len()).flat_map(|dealt| held(self.batch(dealt)).map(move |index| (dealt, index))).collect()
-    }
-
-    fn batch(&self, place: u64) -> usize {
-        let place = length(place);
-        self.dealt.as_ref().map_or(place, |dealt| length(u64::from(dealt[place].batch)))
-    }
-}
-
-impl BatchedPool {
-    /// The key of all samples of a batch.
-    fn key(&self, batch: usize, grouping: &Grouping) -> u32 {
-        self.samples(batch).first().map_or(0, |&sample| grouping.key(sample))
-    }
-
-    fn range(&self, batch: usize) -> Range<usize> {
-        let end = |batch: usize| length(u64::from(self.batches.ends[batch]));
-        batch.checked_sub(1).map_or(0, end)..end(batch)
-    }
-
-    fn samples(&self, batch: usize) -> Vec<u64> {
-        let places = &self.batches.places[self.range(batch)];
-        match &self.samples {
-            PoolSamples::Run(start) => places.iter().map(|&place| start + u64::from(place)).collect(),
-            PoolSamples::Listed(samples) => {
-                places.iter().map(|&place| samples[length(u64::from(place))]).collect()
-            }
-        }
-    }
-
-    fn parts(&self, batch: usize, recipe: &Recipe) -> Parts {
-        let samples = self.samples(batch);
-        let limit = recipe.most().unwrap_or(u32::MAX);
-        // Without sizes, every sample counts as one element.
-        let all = recipe.options.sizes.as_ref().map(Sizes::as_slice);
-        let size = |sample| all.map_or(1, |sizes| sizes[length(sample)]);
-        let first = |&sample: &u64| {
-            recipe
-                .options
-                .pad_to
-                .as_ref()
-                .map_or(0, |pad_to| pad_to.start(size(sample), size(sample).min(limit)))
-        };
-        let starts = match self.batches.starts.get(self.range(batch)) {
-            Some(starts) => starts.to_vec(),
-            None => samples.iter().map(first).collect(),
-        };
-        let taken = |(&sample, start): (&u64, &u32)| (size(sample) - start).min(limit);
-        let sizes = samples.iter().zip(&starts).map(taken).collect();
-        Parts { samples, starts, sizes }
-    }
-}
-
 /// The batch that has most elements, and the first one of several.
 fn find_largest(elements: &[u64]) -> Option<u32> {
     let batches = (0_u32..).zip(elements);
     batches.min_by_key(|&(batch, &elements)| (Reverse(elements), batch)).map(|(batch, _)| batch)
 }
 
-/// The number of things that are in memory, as an index.
-pub(super) fn length(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
+/// The number of batches delivered by earlier parts of an epoch.
+pub(super) fn first(past: &[(u32, u64)]) -> u64 {
+    past.iter().map(|(world_size, steps)| u64::from(*world_size) * steps).sum()
 }

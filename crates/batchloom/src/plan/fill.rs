@@ -2,20 +2,21 @@
 //!
 //! Rules of equal counts make a smaller batch where a pool or the data ends. With several ranks, a step may then hold
 //! batches of different sizes, which collective operations do not take. Such a batch repeats its own samples, in order,
-//! until it has as many as the largest one of the step; a batch that is dealt again at the last step is repeated or cut
-//! to that size. Batches of rules with a budget stay as they are: filling them up would exceed it. Batches that are given
-//! as lists are filled up if all but the last hold as many samples.
+//! until it is as large as the largest batch of the step; a batch that is dealt again at the last step is repeated or
+//! cut to that size. Batches of rules with a budget stay as they are: filling them up would exceed it. Batches that are
+//! given as lists are filled up if all but the last hold the same number of samples.
 
 use super::Plan;
 use crate::Result;
 use crate::ranks::Uneven;
 
 impl Plan {
-    /// The number of places, at the end of the batch that `rank` takes at `step`, that only fill up. 0 unless batches are
-    /// uneven and [masked](Uneven::Mask).
+    /// The number of places, at the end of the batch that `rank` takes at `step`, that only fill up. 0 unless batches
+    /// are uneven and [masked](Uneven::Mask).
     ///
     /// # Errors
-    /// [`Error::Rank`](crate::Error::Rank) and [`Error::StepRange`](crate::Error::StepRange).
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn fillers(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
         if self.options().uneven != Uneven::Mask {

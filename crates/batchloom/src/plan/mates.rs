@@ -1,8 +1,9 @@
 //! The randomness of batches, in two numbers: batch mates that stay together, and lengths that follow the steps.
 
-use super::epoch::{Epoch, length};
+use super::epoch::Epoch;
+use super::pool::length;
 
-/// The most batches whose mates are looked at, if samples all count the same.
+/// The most batches to look at for mates, if samples all count the same.
 const MOST_BATCHES: u64 = 1024;
 
 /// The most samples of such a batch that are looked at.

@@ -1,9 +1,9 @@
 //! The options of a plan, as one value.
 //!
-//! [`PlanOptions`] says what an epoch draws, in which order, and how samples share batches and batches share steps. A
-//! [`PlanBuilder`](super::PlanBuilder) and a [`LoaderBuilder`](crate::loader::LoaderBuilder) fill it, a [`Plan`](super::Plan) holds it, and
-//! the fingerprint of a plan is its hash. An option is documented here, at its field. Which options exclude each other is
-//! a table in `conflicts.rs`.
+//! [`PlanOptions`] decides what an epoch draws, in which order, and how samples share batches and batches share steps.
+//! A [`PlanBuilder`](super::PlanBuilder) and a [`LoaderBuilder`](crate::loader::LoaderBuilder) fill it, a
+//! [`Plan`](super::Plan) holds it, and the fingerprint of a plan is its hash. An option is documented here, at its
+//! field. Which options exclude each other is a table in `conflicts.rs`.
 
 use serde::{Serialize, Serializer};
 
@@ -31,7 +31,7 @@ use crate::ranks::Uneven;
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// The rule by which samples share a batch. Default: [`FixedSize`] with 64 samples.
+    /// The rule that decides which samples share a batch. Default: [`FixedSize`] with 64 samples.
     #[serde(serialize_with = "Rule::serialize_parts")]
     pub rule: Rule,
     /// The things that each epoch puts in a new random order: samples (`true`), nothing (`false`), or
@@ -43,13 +43,13 @@ pub struct PlanOptions {
     pub drop_last: bool,
     /// The treatment of batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub uneven: Uneven,
-    /// The sizes of the samples, by which rules sort, count and budget. Default: every sample counts as one element.
+    /// The sizes of the samples, for rules to sort, count and budget by. Default: every sample counts as one element.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
     pub sizes: Option<Sizes>,
     /// Puts batches of similar cost into the same step, so that no rank waits for another. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,
-    /// The cost of a batch, by which [`balance`](Self::balance) compares batches and [`stats`](super::Plan::stats) counts
+    /// The cost of a batch, which [`balance`](Self::balance) compares and [`stats`](super::Plan::stats) counts
     /// the time that ranks wait. Default: its elements, padding counted.
     #[serde(skip_serializing_if = "is_elements")]
     pub cost: Cost,
@@ -59,22 +59,24 @@ pub struct PlanOptions {
     /// Concatenates samples without padding, whatever the rule, so that budgets count real elements. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub concatenated: bool,
-    /// A name for the contents of the samples, for data that its number of samples and their sizes do not identify. It is
-    /// part of the fingerprint. Default: none.
+    /// A name for the contents of the samples, for data that its number of samples and their sizes do not identify. It
+    /// is part of the fingerprint. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The number of elements of a stream that are in no sample, which [`stats`](super::Plan::stats) repeats. Default: 0.
+    /// The number of elements of a stream that are in no sample, which [`stats`](super::Plan::stats) repeats. Default:
+    /// 0.
     #[serde(skip)]
     pub tail: u64,
     /// Shuffles samples within shards of `shard_size` neighbours as stored, and the shards among each other. The order
     /// then needs one shard at a time, for data that is larger than the memory of a device, or read from disk.
     ///
     /// `shard_size` has to be a multiple of the batch size, if batches have one. For other rules, a pool ends with its
-    /// shard. Without [`shuffle`](Self::shuffle), shards are read as stored. Default: all samples are shuffled together.
+    /// shard. Without [`shuffle`](Self::shuffle), shards are read as stored. Default: all samples are shuffled
+    /// together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard_size: Option<u64>,
-    /// The lengths that batches are padded to, and so the sizes that rules sort, count and budget by. Default: the length
-    /// of the longest sample of the batch, as the rule rounds it up.
+    /// The lengths that batches are padded to, and so the sizes that rules sort, count and budget by. Default: the
+    /// length of the longest sample of the batch, as the rule rounds it up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pad_to: Option<PadTo>,
     /// The labels of samples that losses do not ignore, for [`Step::labels`](super::Step::labels). They change neither
@@ -82,11 +84,11 @@ pub struct PlanOptions {
     #[serde(skip)]
     pub labels: Option<Labels>,
     /// The number of samples that an epoch draws. Without weights, each epoch continues where the epoch before it
-    /// stopped, through permutations of all samples: every sample is used once before any repeats. Default: the number of
-    /// samples of the dataset.
+    /// stopped, through permutations of all samples: every sample is used once before any repeats. Default: the number
+    /// of samples of the dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_samples: Option<u64>,
-    /// Draws samples from several sources by weight, each in passes of its own. Default: one source.
+    /// Draws samples from several sources by weight, each in separate passes. Default: one source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
     /// Draws samples with replacement, in proportion to their weights, instead of every sample once. An epoch draws as
@@ -105,16 +107,17 @@ pub struct PlanOptions {
     /// plan without a list: an empty list lifts them. Default: `None`.
     #[serde(skip)]
     pub ban: Option<Banned>,
-    /// Puts samples of one key into each batch, and batches of one key into each step: for batches of one source or class.
-    /// The rule cuts the samples of each key by themselves, so that at most one batch of a key is short (one of each pool,
-    /// for rules that sort).
+    /// Puts samples of one key into each batch, and batches of one key into each step: for batches of one source or
+    /// class. The rule cuts the samples of each key by themselves, so that at most one batch of a key is short (one of
+    /// each pool, for rules that sort).
     ///
-    /// With several ranks, a step that the batches of its key do not fill is left out with [`drop_last`](Self::drop_last);
-    /// otherwise batches of its key are repeated, or fill up without weight: see [`uneven`](Self::uneven), which may not
-    /// be [`Uneven::Short`]. That is less than one step for each key. Default: batches hold any keys.
+    /// With several ranks, a step that the batches of its key do not fill is left out with
+    /// [`drop_last`](Self::drop_last); otherwise batches of its key are repeated, or fill up without weight: see
+    /// [`uneven`](Self::uneven), which may not be [`Uneven::Short`]. That is less than one step for each key. Default:
+    /// batches hold any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub homogeneous_by: Option<Keys>,
-    /// Puts no two samples of one key into a batch, for losses whose negatives are the other samples of the batch. Needs
+    /// Puts no two samples of one key into a batch, for losses with the other samples of the batch as negatives. Needs
     /// [`FixedSize`] and [`shuffle`](Self::shuffle). Default: batches hold any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct_by: Option<Keys>,

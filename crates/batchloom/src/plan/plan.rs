@@ -9,15 +9,20 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::PlanOptions;
-use super::epoch::{DealtPool, Epoch, Parts, fitted};
+use super::epoch::{Epoch, first};
+use super::error::PlanCause;
+use super::parts::{Parts, fitted};
+use super::pool::{DealtPool, length};
 use super::recipe::Recipe;
+use super::step::{Place, Step};
+use crate::batching::error::BatchingCause;
 use crate::batching::{Listed, Rounding, Rule};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::Deal;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
-/// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
+/// The number of pools that are kept: enough for the pool that is being read and the pool that the workers are in.
 const KEPT_POOLS: usize = 3;
 
 /// The steps of one epoch, for every rank.
@@ -46,8 +51,8 @@ pub struct Plan {
 
 crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
 
-/// Plans are equal if they deliver the same: one epoch of equal fingerprints, weights, lists and bans, for as many ranks,
-/// from the same step on.
+/// Plans are equal if they deliver the same: one epoch of equal fingerprints, weights, lists and bans, for as many
+/// ranks, from the same step on.
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
         let given = |plan: &Self| {
@@ -67,39 +72,6 @@ impl Hash for Plan {
 
 /// Pools by their places in the order of dealing, the latest in front.
 type Recent = VecDeque<(u64, Arc<DealtPool>)>;
-
-/// One step: `world_size` batches, one for each rank, taken at the same time.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// The number of the step in the plan.
-    pub index: u64,
-    /// The number of samples over all ranks: the divisor of a loss that is averaged over samples.
-    pub samples: u64,
-    /// The number of elements over all ranks, without padding.
-    pub tokens: u64,
-    /// The number of labels over all ranks that losses do not ignore: the divisor of a loss that is averaged over
-    /// labels. `None` if the plan knows neither that the loader makes labels nor their
-    /// [counts](crate::batching::LabelCounts).
-    pub labels: Option<u64>,
-    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`](crate::ranks::Uneven::Mask)), which
-    /// come last in `batches`, or are [banned](Plan::banned). These are in no other number here.
-    pub counts: Vec<u64>,
-    /// The samples of each batch, one batch for every rank that takes part.
-    pub batches: Vec<Vec<u64>>,
-}
-
-/// The place of a sample in a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Place {
-    /// The step that delivers the sample.
-    pub step: u64,
-    /// The rank that takes its batch.
-    pub rank: u32,
-    /// The index of the sample in the batch.
-    pub index: u64,
-}
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
@@ -131,26 +103,25 @@ impl Plan {
     /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`], [`Error::AllDropped`] if every sample is too large, or [`Error::Conflict`].
+    /// [`Kind::Argument`](crate::Kind::Argument), which says what left no step.
     pub(crate) fn require_steps(&self) -> Result<()> {
         if self.steps() > 0 || !self.past.is_empty() {
             return Ok(());
         }
         let (samples, batches) = (self.draws(), self.epoch.batches());
         if self.recipe().is_homogeneous() && batches >= u64::from(self.world_size) {
-            return Err(Error::Conflict {
-                option: "drop_last",
-                other: "homogeneous_by",
-                reason: "no key has a full batch for each rank; expected smaller batches, or to keep what is left",
-            });
+            let reason =
+                "no key has a full batch for each rank; expected smaller batches, or to keep what is left";
+            return Err(PlanCause::conflict("drop_last", "homogeneous_by", reason).into());
         }
-        Err(match self.rule().budget() {
-            Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
+        let cause = match self.rule().budget() {
+            Some(max_tokens) if batches == 0 => PlanCause::AllDropped { samples, max_tokens },
             _ => {
                 let batch_size = self.rule().batch_size();
-                Error::NothingLeft { samples, batch_size, batches, world_size: self.world_size() }
+                PlanCause::NothingLeft { samples, batch_size, batches, world_size: self.world_size() }
             }
-        })
+        };
+        Err(cause.into())
     }
 
     /// The same epoch of a run with another seed, from its start.
@@ -168,8 +139,8 @@ impl Plan {
         &self.epoch.recipe
     }
 
-    /// The options. The rule is unpadded if samples are concatenated, and `balance` and `largest_first` are off if samples
-    /// have no sizes.
+    /// The options. The rule is unpadded if samples are concatenated, and `balance` and `largest_first` are off if
+    /// samples have no sizes.
     pub fn options(&self) -> &PlanOptions {
         &self.recipe().options
     }
@@ -179,23 +150,23 @@ impl Plan {
         self.recipe().samples
     }
 
-    /// The rule by which samples share a batch.
+    /// The rule that decides which samples share a batch.
     pub fn rule(&self) -> &Rule {
         &self.recipe().options.rule
     }
 
-    /// The number of samples that an epoch draws: that of the dataset, unless samples are drawn in other numbers. It may
+    /// The number of samples that an epoch draws: the size of the dataset, unless an option changes it. It may
     /// differ from epoch to epoch where sources take turns by tokens or labels.
     pub fn draws(&self) -> u64 {
         self.epoch.len()
     }
 
-    /// Returns true if samples come in passes, or by weight, and not each once in every epoch.
+    /// Returns true if samples are drawn in passes, or by weight, and not each once in every epoch.
     pub(crate) fn draws_in_passes(&self) -> bool {
         self.recipe().draws_otherwise()
     }
 
-    /// The digest of the weights by which samples are drawn, if they have some: of samples, or of their sources.
+    /// The digest of the weights of samples or of their sources; `None` without weights.
     pub fn weights_name(&self) -> Option<String> {
         let recipe = self.recipe();
         recipe
@@ -206,8 +177,8 @@ impl Plan {
             .or_else(|| recipe.options.weights.as_ref().map(Weights::digest))
     }
 
-    /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a shard),
-    /// where the default pool would not: batches are then the same in every epoch.
+    /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a
+    /// shard), where the default pool would not: batches are then the same in every epoch.
     pub fn has_one_pool(&self) -> bool {
         let recipe = self.recipe();
         let positions = recipe.pooled(self.epoch.len());
@@ -255,7 +226,8 @@ impl Plan {
     /// The number of samples, or parts of split samples, that `rank` sees at `step`.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn batch_len(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
         Ok(self.filled_len(step).unwrap_or_else(|| self.own_len(batch)))
@@ -275,7 +247,8 @@ impl Plan {
     /// The number of elements that `rank` is given at `step`, padding included.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn batch_elements(&self, step: u64, rank: u32) -> Result<u64> {
         match self.epoch.uniform() {
             Some(_) => self.batch_len(step, rank),
@@ -287,7 +260,8 @@ impl Plan {
     /// that fills up a batch comes again at its end: see [`fillers`](Self::fillers).
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] if the list does not fit in memory.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step; and [`Kind::Memory`](crate::Kind::Memory) if the list does not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let batch = self.batch(step, rank)?;
         let len = self.filled_len(step);
@@ -305,7 +279,8 @@ impl Plan {
     /// otherwise.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         let is_whole = self.fillers(step, rank)? == 0
@@ -315,11 +290,12 @@ impl Plan {
     }
 
     /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
-    /// no [`shard_size`](PlanOptions::shard_size). This is O(1), except that some rules look at all pools once, to count their
-    /// batches.
+    /// no [`shard_size`](PlanOptions::shard_size). This is O(1), except that some rules look at all pools once, to
+    /// count their batches.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn shard(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         Ok(self.epoch.shard(batch))
@@ -328,7 +304,7 @@ impl Plan {
     /// The samples that `rank` sees at `step`, and the elements that its batch takes of each.
     ///
     /// # Errors
-    /// The same as those of [`indices`](Self::indices).
+    /// The same as for [`indices`](Self::indices).
     pub fn parts(&self, step: u64, rank: u32) -> Result<Parts> {
         match self.epoch.uniform() {
             Some(_) => {
@@ -347,7 +323,8 @@ impl Plan {
     /// following steps, as many as `out` holds.
     ///
     /// # Errors
-    /// [`Error::Rank`], and [`Error::StepRange`] if its steps hold fewer samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if its
+    /// steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
         // A single rank takes all batches, so their positions follow each other.
@@ -358,7 +335,7 @@ impl Plan {
         {
             let start = now.start + skip as u64;
             if last.end - start < out.len() as u64 {
-                return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
+                return Err(PlanCause::StepRange { found: self.steps(), steps: self.steps() }.into());
             }
             self.epoch.draws.fill(start, out);
             return Ok(());
@@ -376,10 +353,10 @@ impl Plan {
     /// One step over all ranks. Its counts are known on every rank without communication.
     ///
     /// # Errors
-    /// [`Error::StepRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such step.
     pub fn step(&self, index: u64) -> Result<Step> {
         if index >= self.steps() {
-            return Err(Error::StepRange { found: index, steps: self.steps() });
+            return Err(PlanCause::StepRange { found: index, steps: self.steps() }.into());
         }
         let mut step = Step { index, labels: Some(0), ..Step::default() };
         for rank in (0..self.world_size).filter(|rank| index < self.steps_of(*rank)) {
@@ -398,12 +375,12 @@ impl Plan {
         Ok(step)
     }
 
-    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is repeated
-    /// so that all ranks have as many batches and samples, or if it is split. Places that only fill up are left out, and so
-    /// are those at which the sample is [banned](Self::banned).
+    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is
+    /// repeated so that all ranks have as many batches and samples, or if it is split. Places that only fill up are
+    /// left out, and so are those at which the sample is [banned](Self::banned).
     ///
     /// # Errors
-    /// [`Error::SampleRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     pub fn places(&self, sample: u64) -> Result<Vec<Place>> {
         let mut places = self.slots(sample)?;
         places.retain(|place| self.banned(place.step).binary_search(&sample).is_err());
@@ -413,7 +390,7 @@ impl Plan {
     /// The places of `sample`, and those at which it is banned.
     fn slots(&self, sample: u64) -> Result<Vec<Place>> {
         if sample >= self.samples() {
-            return Err(Error::SampleRange { found: sample, samples: self.samples() });
+            return Err(BatchingCause::SampleRange { sample, samples: self.samples() }.into());
         }
         let deal = self.deal();
         let mut found = Vec::new();
@@ -444,7 +421,8 @@ impl Plan {
     /// Returns true if the batch that `rank` sees at `step` may hold a banned sample.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub(crate) fn holds_banned(&self, step: u64, rank: u32) -> Result<bool> {
         let banned = self.banned(step);
         if banned.is_empty() {
@@ -456,8 +434,8 @@ impl Plan {
         })
     }
 
-    /// The number of first places of banned samples in this plan, and that of all their places, if samples all count the
-    /// same.
+    /// The number of first places of banned samples in this plan, and the number of all their places, if samples all
+    /// count the same.
     pub(super) fn count_banned(&self) -> (u64, u64) {
         let (deal, bans) = (self.deal(), &self.recipe().bans);
         let dealt = deal.first()..deal.first() + deal.dealt();
@@ -488,7 +466,7 @@ impl Plan {
     }
 
     /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its
-    /// elements with padding. Batches that come again at the end of the epoch come last.
+    /// elements with padding. Batches that are dealt again at the end of the epoch are last.
     #[cfg(feature = "report")]
     pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, u64)) {
         let (deal, world_size) = (self.deal(), u64::from(self.world_size));
@@ -536,14 +514,23 @@ impl Plan {
         )
     }
 
+    /// Refuses a rank for which there are no batches.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument), with the number of ranks.
+    pub fn require_rank(&self, rank: u32) -> Result<()> {
+        match rank < self.world_size {
+            true => Ok(()),
+            false => Err(PlanCause::Rank { rank, world_size: self.world_size }.into()),
+        }
+    }
+
     /// The number of the batch that `rank` takes at `step`.
     pub(super) fn batch(&self, step: u64, rank: u32) -> Result<u64> {
-        if rank >= self.world_size {
-            return Err(Error::Rank { rank, world_size: self.world_size });
-        }
+        self.require_rank(rank)?;
         self.require_memory()?;
         let batch = self.deal().batch(step, rank);
-        let batch = batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })?;
+        let batch = batch.ok_or_else(|| PlanCause::StepRange { found: step, steps: self.steps_of(rank) })?;
         if self.epoch.positions(batch).is_none() && !self.is_kept(self.epoch.pool_of(batch)) {
             self.epoch.require_memory()?;
         }
@@ -554,7 +541,7 @@ impl Plan {
     /// [`stats`](Self::stats) end the process without it. Other methods check themselves.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn require_memory(&self) -> Result<()> {
         if self.epoch.is_counted() { Ok(()) } else { self.epoch.require_memory() }
     }
@@ -604,20 +591,10 @@ impl Plan {
     }
 }
 
-/// The number of batches delivered by earlier parts of an epoch.
-pub(super) fn first(past: &[(u32, u64)]) -> u64 {
-    past.iter().map(|(world_size, steps)| u64::from(*world_size) * steps).sum()
-}
-
 /// Room for `samples` sample numbers.
 fn zeros(samples: u64) -> Result<Vec<u64>> {
     let len = length(samples);
     let mut numbers = memory::reserve(len)?;
     numbers.resize(len, 0);
     Ok(numbers)
-}
-
-/// The number of samples that are about to be written to memory, as an index.
-fn length(samples: u64) -> usize {
-    usize::try_from(samples).unwrap_or(usize::MAX)
 }

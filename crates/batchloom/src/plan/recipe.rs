@@ -9,8 +9,8 @@ use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, Stream, Weighted};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 
-/// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples and
-/// options is the fingerprint of the plan.
+/// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples
+/// and options is the fingerprint of the plan.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recipe {
     pub(super) samples: u64,
@@ -121,7 +121,7 @@ impl Recipe {
         conflicts::drawn(&self.options).is_some()
     }
 
-    /// The sources whose weights may change, if there are some.
+    /// The sources with weights that may change, if there are some.
     pub(super) fn sources(&self) -> Option<&Mix> {
         self.options.mix.as_ref().filter(|mix| !mix.is_balanced())
     }
@@ -137,14 +137,14 @@ impl Recipe {
         self.options.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
     }
 
-    /// The number of samples that pools are a part of, where an epoch has `positions`. Weights of sources may change, and
-    /// with them the length of epochs; pools may not.
+    /// The number of samples that pools are a part of, where an epoch has `positions`. Weights of sources may change,
+    /// and with them the length of epochs; pools may not.
     pub(super) fn pooled(&self, positions: u64) -> u64 {
         if self.options.mix.is_some() { self.samples } else { positions }
     }
 
-    /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
-    /// shard is one pool.
+    /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order,
+    /// a shard is one pool.
     pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
         if self.grouping.is_some() {
             return u64::MAX;

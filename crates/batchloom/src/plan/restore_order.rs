@@ -1,6 +1,7 @@
 //! Results of a run, back in the order of the dataset.
 
-use crate::{Error, Result};
+use super::error::PlanCause;
+use crate::Result;
 
 /// Returns, for each sample, the place of its result among `results` that came in the order of `samples`.
 ///
@@ -24,11 +25,11 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Results`] if there are more or fewer results than samples, and [`Error::MissingResult`] if a sample before
-/// the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
+/// [`Kind::Data`](crate::Kind::Data) if there are more or fewer results than samples, or if a sample before the largest
+/// one of `samples` is missing. (Samples after it cannot be known to be missing.)
 pub fn restore_order<S: Copy + TryInto<u64>>(samples: &[S], results: usize) -> Result<Vec<usize>> {
     if results != samples.len() {
-        return Err(Error::Results { results, samples: samples.len() });
+        return Err(PlanCause::Results { results, samples: samples.len() }.into());
     }
     let known = |&sample: &S| sample.try_into().ok();
     // If no sample is missing, none is larger than the number of samples.
@@ -42,7 +43,7 @@ pub fn restore_order<S: Copy + TryInto<u64>>(samples: &[S], results: usize) -> R
     }
     let restored: Vec<usize> = places.iter().map_while(|&place| place).collect();
     match samples.iter().filter_map(known).any(|sample| sample >= restored.len() as u64) {
-        true => Err(Error::MissingResult { sample: restored.len() as u64 }),
+        true => Err(PlanCause::MissingResult { sample: restored.len() as u64 }.into()),
         false => Ok(restored),
     }
 }

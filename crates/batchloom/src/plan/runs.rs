@@ -1,8 +1,8 @@
 //! `Runs`: the borders of batches of equal numbers of samples, as runs of positions.
 //!
-//! Runs of neighbours that are shuffled as wholes begin at another sample in each epoch, so that samples meet others. A
-//! first run may then be short as well as the last one. An epoch has the same number of runs in every epoch: as many as
-//! without the move where that leaves half a run to move in, and one more otherwise.
+//! Runs of neighbours that are shuffled as wholes begin at another sample in each epoch, so that samples get new
+//! neighbours. A first run may then be short as well as the last one. An epoch has the same number of runs in every
+//! epoch: as many as without the move where that leaves half a run to move in, and one more otherwise.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::order::{Key, Permutation, Purpose};
 pub(super) struct Runs {
     samples: u64,
     batch_size: u64,
-    /// The number of samples before the first full run: a run of their own, or dropped.
+    /// The number of samples before the first full run: a short run, or dropped.
     first: u64,
     drop_last: bool,
 }
@@ -32,7 +32,7 @@ impl Runs {
         Some(runs.moved(from + Permutation::new(choices, &key).get(0)))
     }
 
-    /// The least number of samples by which runs are moved, and the number of choices from there on.
+    /// The least number of samples that runs are moved by, and the number of choices from there on.
     fn moves(&self) -> (u64, u64) {
         let rest = self.samples % self.batch_size;
         if self.samples <= self.batch_size {

@@ -1,7 +1,7 @@
-//! The state of a run between two steps: the checkpoint from which it goes on exactly there.
+//! The state of a run between two steps: a checkpoint; the run continues exactly there.
 //!
-//! A state is a few integers, the same on every rank and for any number of ranks: the number of batches delivered tells
-//! which ones they were. Loading costs O(1), however far the epoch has come.
+//! A state is a few integers, the same on every rank and for any number of ranks: the number of batches delivered
+//! decides which ones they were. Loading costs O(1), however far the epoch has come.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Plan;
 use super::bans::Ban;
-use super::epoch::Epoch;
-use super::plan::first;
+use super::epoch::{Epoch, first};
+use super::error::{PlanCause, StateCause};
 use super::recipe::Recipe;
 use crate::batching::{Listed, Rule};
 use crate::draws::{History, Mix, Weights};
@@ -41,7 +41,7 @@ pub struct State {
     /// and some were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<String>,
-    /// The digest of the weights by which samples are drawn, if some batches of the epoch were delivered.
+    /// The digest of the weights of draws, if some batches of the epoch were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
     /// The weights of sources so far, if samples are drawn from several.
@@ -53,8 +53,8 @@ pub struct State {
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch its
-    /// number, the steps of its worlds, its lists, its weights and its bans. A plan does not know it.
+    /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch
+    /// its number, the steps of its worlds, its lists, its weights and its bans. A plan does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The digest at the start of the epoch under way.
@@ -83,8 +83,8 @@ impl Plan {
         if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
     }
 
-    /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at the start
-    /// of the epoch. Loaders put it in their [`State::digest`].
+    /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at
+    /// the start of the epoch. Loaders put it in their [`State::digest`].
     pub fn digest(&self, steps: u64, before: &str) -> String {
         self.at(steps).digest_after(before)
     }
@@ -117,17 +117,16 @@ impl Plan {
     ///
     /// If this plan bans other samples than the state, it bans these from here on.
     ///
-    /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no batch
-    /// was delivered (from the next batch on, if samples all count the same).
+    /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no
+    /// batch was delivered (from the next batch on, if samples all count the same).
     ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
-    /// [`Error::StateBans`],
-    /// [`Error::Conflict`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
-    /// the state contradict each other.
+    /// [`Kind::State`](crate::Kind::State) if the state has another format, belongs to another plan, other lists or
+    /// other weights, bans samples where this plan says nothing of bans, or contradicts itself;
+    /// [`Kind::Argument`](crate::Kind::Argument) if other weights would move a pool that came first.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
-            return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
+            return Err(StateCause::Version { found: state.version, expected: STATE_VERSION }.into());
         }
         require_digest("digest", state.digest.as_deref())?;
         require_digest("digest_before", state.digest_before.as_deref())?;
@@ -135,7 +134,7 @@ impl Plan {
         recipe.options.seed = state.seed;
         let expected = recipe.fingerprint();
         if state.fingerprint != expected {
-            return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
+            return Err(StateCause::Fingerprint { found: state.fingerprint.clone(), expected }.into());
         }
         if !state.worlds.is_empty() {
             let lists = self.rule().listed().map(Listed::digest);
@@ -143,21 +142,19 @@ impl Plan {
         }
         let expected = self.weights_digest(!state.worlds.is_empty());
         if state.weights != expected {
-            return Err(Error::StateWeights { found: state.weights.clone(), expected });
+            return Err(StateCause::Weights { found: state.weights.clone(), expected }.into());
         }
         if let Some(mix) = recipe.sources() {
-            let reason = "it holds no weights of sources".to_owned();
-            let history = state.sources.clone().ok_or_else(|| damaged(reason))?;
-            recipe.options.mix = Some(mix.with_history(history).map_err(|error| damaged(error.to_string()))?);
+            let history = state.sources.clone().ok_or(StateCause::DamagedMixture)?;
+            let wrong = |error: Error| StateCause::DamagedWeights { reason: error.to_string() };
+            recipe.options.mix = Some(mix.with_history(history).map_err(wrong)?);
         }
         let banned = state.bans.iter().flatten().last().filter(|(_, _, banned)| !banned.is_empty());
         if let (None, Some((_, _, banned))) = (self.options().ban.as_ref(), banned) {
-            return Err(Error::StateBans { found: banned.len(), first: banned.first().copied() });
+            return Err(StateCause::Bans { found: banned.len(), sample: banned.first().copied() }.into());
         }
         recipe.bans = recipe.bans.with_changes(state.bans.clone().unwrap_or_default());
-        if let Some(reason) = recipe.bans.damage(recipe.samples) {
-            return Err(damaged(reason));
-        }
+        recipe.bans.check(recipe.samples)?;
         let history = |recipe: &Recipe| recipe.sources().map(|mix| mix.history().clone());
         let is_same = recipe.options.seed == self.seed()
             && recipe.bans.changes() == self.recipe().bans.changes()
@@ -171,10 +168,9 @@ impl Plan {
         for &(world_size, steps) in &state.worlds {
             plan = plan.after(world_size, steps)?;
         }
-        let found = first(&plan.past);
-        if found != state.batches {
-            let reason = format!("it holds {} batches, but its worlds add up to {found}", state.batches);
-            return Err(damaged(reason));
+        let expected = first(&plan.past);
+        if state.batches != expected {
+            return Err(StateCause::DamagedBatches { found: state.batches, expected }.into());
         }
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
         let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
@@ -204,7 +200,7 @@ impl Plan {
         if self.options().largest_first && !self.is_whole() {
             let reason = "the pool of the largest batch came first, and would change; expected the weights of before \
                           until the epoch ends";
-            return Err(Error::Conflict { option: "largest_first", other: "other weights", reason });
+            return Err(PlanCause::conflict("largest_first", "other weights", reason).into());
         }
         let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
         let mix = Some(mix.replaced(place, other));
@@ -214,8 +210,8 @@ impl Plan {
         Ok(if rest.is_over() { rest.following() } else { rest })
     }
 
-    /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and the
-    /// number of steps that they took; last this plan, with the steps that are left.
+    /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and
+    /// the number of steps that they took; last this plan, with the steps that are left.
     ///
     /// ```
     /// use batchloom::Plan;
@@ -239,10 +235,11 @@ impl Plan {
     /// The rest of this epoch for another number of ranks; the next epoch, if nothing is left for them.
     ///
     /// # Errors
-    /// [`Error::World`], and [`Error::NothingLeft`] if they would take no step of a whole epoch.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no ranks or too many, or if they would take no step of a
+    /// whole epoch.
     pub fn in_world(&self, world_size: u32) -> Result<Self> {
         if world_size == 0 || world_size > MOST_RANKS {
-            return Err(Error::World { found: world_size, limit: MOST_RANKS });
+            return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
         }
         let rest = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
         let rest = if rest.is_over() { rest.following() } else { rest };
@@ -273,10 +270,12 @@ impl Plan {
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
     ///
     /// # Errors
-    /// [`Error::NotListed`], [`Error::SampleRange`] and [`Error::StateLists`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
+    /// from other lists.
     pub fn with_lists(&self, lists: Listed) -> Result<Self> {
         if self.rule().listed().is_none() {
-            return Err(Error::NotListed { rule: self.rule().name() });
+            return Err(PlanCause::NotListed { rule: self.rule().name() }.into());
         }
         let rule = Rule::from(lists);
         rule.check_lists(self.samples())?;
@@ -292,13 +291,11 @@ impl Plan {
     /// The rest of this epoch after `world_size` ranks took `steps` more steps.
     fn after(&self, world_size: u32, steps: u64) -> Result<Self> {
         if world_size == 0 || world_size > MOST_RANKS {
-            return Err(damaged(format!("it holds steps of a world of {world_size}")));
+            return Err(StateCause::DamagedWorld { world_size, limit: MOST_RANKS }.into());
         }
         let part = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
         if steps > part.steps() {
-            let reason =
-                format!("it holds {steps} steps in a world of {world_size}, but {} were left", part.steps());
-            return Err(damaged(reason));
+            return Err(StateCause::DamagedSteps { steps, world_size, left: part.steps() }.into());
         }
         Ok(Self::new(part.epoch, world_size, extend(&part.past, world_size, steps)))
     }
@@ -315,26 +312,22 @@ fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
     past
 }
 
-/// Refuses lists that differ from those of the epoch under way.
+/// Refuses lists that differ from the lists of the epoch under way.
 fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
     if found == expected {
         return Ok(());
     }
     let text = |digest: Option<&str>| digest.unwrap_or("missing").to_owned();
-    Err(Error::StateLists { found: text(found), expected: text(expected) })
+    Err(StateCause::Lists { found: text(found), expected: text(expected) }.into())
 }
 
 /// Refuses a text that no state has as a digest. A run that begins has an empty one.
-fn require_digest(name: &str, found: Option<&str>) -> Result<()> {
+fn require_digest(digest: &'static str, found: Option<&str>) -> Result<()> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     match found {
         Some(text) if !matches!(text.len(), 0 | 32) || !text.bytes().all(is_digit) => {
-            Err(damaged(format!("{name} is {text:.80?}; expected 32 hexadecimal digits")))
+            Err(StateCause::DamagedDigest { digest, found: text.to_owned() }.into())
         }
         _ => Ok(()),
     }
-}
-
-fn damaged(reason: String) -> Error {
-    Error::StateDamaged { reason }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::Plan;
-use super::epoch::{Measure, Parts};
 use super::mates::rank_correlation;
+use super::parts::{Measure, Parts};
 #[cfg(feature = "report")]
 use crate::batching::CostModel;
 use crate::batching::{BatchShape, Cost};
@@ -15,13 +15,13 @@ use crate::ranks::Uneven;
 
 /// The cost of a plan over all ranks.
 ///
-/// The counts add up: `samples + repeated` is the number of samples delivered here plus `dropped`, `banned` and `earlier`,
-/// and `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens`. A sample that is split
-/// counts where its first part comes.
+/// The counts add up: `samples + repeated` is the number of samples delivered here plus `dropped`, `banned` and
+/// `earlier`, and `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + banned_tokens +
+/// earlier_tokens`. A sample that is split counts where its first part comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The number of samples of the epoch: those of the dataset, unless it draws others, or some of them again.
+    /// The number of samples of the epoch: the size of the dataset, unless an option changes what is drawn.
     pub samples: u64,
     /// The number of elements of these samples.
     pub tokens: u64,
@@ -64,20 +64,20 @@ pub struct Stats {
     pub earlier: u64,
     /// The number of elements of these earlier samples, truncated ones included.
     pub earlier_tokens: u64,
-    /// The number of elements of a stream of tokens that are in no sample: too few for one more piece, or for one more in
-    /// each row.
+    /// The number of elements of a stream of tokens that are in no sample: too few for one more piece, or for one more
+    /// in each row.
     pub tail: u64,
     /// The number of elements of the largest batch, padding included.
     pub largest: u64,
     /// The share of the time of all ranks that is spent waiting for the batch of a step that costs most, by the
     /// [cost](super::PlanOptions::cost) of the plan.
     pub imbalance: f64,
-    /// The share of the pairs of samples that share a batch in this epoch and share one in the next epoch too: about the
-    /// share of the samples that a pool holds, and 1 if nothing is shuffled. All pairs count where sizes decide;
-    /// otherwise those of 64 neighbours in each of 1024 batches. `None` if batches hold one sample each.
+    /// The share of the pairs of samples that share a batch in this epoch and share one in the next epoch too: about
+    /// the share of the samples that a pool holds, and 1 if nothing is shuffled. All pairs count where sizes decide;
+    /// otherwise of 64 neighbours in each of 1024 batches. `None` if batches hold one sample each.
     pub mates_kept: Option<f64>,
-    /// Spearman's rank correlation of the mean size of a batch with the step at which it comes: about 0 if batches come in
-    /// random order, -1 if the longest come first. `None` if all means are equal.
+    /// Spearman's rank correlation of the mean size of a batch with its step: about 0 if batches are in
+    /// random order, -1 if the longest are first. `None` if all means are equal.
     pub length_correlation: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// The cost of this plan, whose samples have sizes, and its time by a model.
+    /// The cost of this plan of samples with sizes, and its time by a model.
     #[cfg(feature = "report")]
     pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, Time) {
         let mut walk = Walk::new(self, Some(Cost::from(*cost)));
@@ -246,7 +246,7 @@ pub(crate) struct Time {
     pub(crate) waiting: f64,
 }
 
-/// A clock of steps, all of whose ranks wait for the slowest.
+/// A clock of steps: all ranks of a step wait for the slowest.
 #[derive(Default)]
 struct Clock {
     /// The time of a batch.
@@ -351,7 +351,7 @@ impl<'a> Walk<'a> {
         self.stats.earlier_tokens += measure.real + measure.truncated_tokens;
     }
 
-    /// Counts a batch of this plan, in place `number`. It comes for the first time, or again.
+    /// Counts a batch of this plan, in place `number`. It is dealt for the first time, or again.
     fn take(&mut self, number: u64, parts: Parts, first: bool) {
         let world_size = u64::from(self.stats.world_size);
         if number.is_multiple_of(world_size) {

@@ -2,8 +2,8 @@
 //!
 //! A rule makes batches from the longest samples of a pool to the shortest. Dealt like that, losses would follow
 //! length, so the batches of a pool are permuted when samples are shuffled. With `balance`, batches of similar cost
-//! stay together, `world_size` at a time, so that no rank waits for another within a step; if batches have a key, those of
-//! one key do. The order then depends on the world, and on the worlds that came earlier in the epoch.
+//! stay together, `world_size` at a time, so that no rank waits for another within a step; if batches have a key, those
+//! of one key do. The order then depends on the world, and on the worlds that came earlier in the epoch.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(crate) struct BatchOrder<'a> {
     pub(crate) costs: &'a [u64],
     /// The key of the shuffle, or `None` if batches stay as the rule made them.
     pub(crate) key: Option<&'a Key>,
-    /// The batch that comes first, or in the first step, if one has to.
+    /// The batch that has to be the first, or in the first step, if there is one.
     pub(crate) largest: Option<u32>,
 }
 
@@ -49,8 +49,8 @@ impl BatchOrder<'_> {
         batches
     }
 
-    /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts
-    /// of the epoch as (world size, batches taken), the present part last.
+    /// The batches in the order of dealing, such that the batches of a step cost about the same. `worlds` lists the
+    /// parts of the epoch as (world size, batches taken), the present part last.
     pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
         let end = self.first + self.costs.len() as u64;
         let (mut left, mut dealt) = (self.mixed(), Vec::new());
@@ -72,8 +72,8 @@ impl BatchOrder<'_> {
         dealt
     }
 
-    /// The batches in the order of dealing, such that those of one step have one key, which stands in place of the cost.
-    /// With `drop_last`, a step that the batches of its key do not fill is left out; otherwise batches of the key fill it.
+    /// The batches in the order of dealing, such that the batches of a step have one key, in place of the cost. With
+    /// `drop_last`, a step that the batches of its key do not fill is left out; otherwise batches of the key fill it.
     pub(crate) fn homogeneous(&self, worlds: &[(u32, u64)], drop_last: bool, uneven: Uneven) -> Vec<Dealt> {
         let (mixed, mut dealt) = (self.mixed(), Vec::new());
         let mut is_dealt = vec![false; mixed.len()];
@@ -111,8 +111,8 @@ impl BatchOrder<'_> {
         head.iter().chain(body).chain(tail).copied().collect()
     }
 
-    /// Steps of `world_size` batches of one key, in random order. A step that lacks some is filled by the first batches of
-    /// its key; if they only fill up, by its own last one, which needs no other data.
+    /// Steps of `world_size` batches of one key, in random order. A step that lacks some is filled by the first batches
+    /// of its key; if they only fill up, by its own last one, which needs no other data.
     fn steps_of_one_key(
         &self,
         batches: impl Iterator<Item = u32>,
@@ -138,7 +138,7 @@ impl BatchOrder<'_> {
         order.iter().flat_map(|&step| steps[length(u64::from(step))]).copied().collect()
     }
 
-    /// The place of the batch that comes first, if one has to.
+    /// The place of the batch that has to be first, if there is one.
     fn find_largest(&self, batches: &[u32]) -> Option<usize> {
         let largest = self.largest?;
         batches.iter().position(|&batch| batch == largest)

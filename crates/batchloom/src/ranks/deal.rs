@@ -1,6 +1,6 @@
 //! Steps: `world_size` consecutive batches, one for each rank.
 //!
-//! A batch does not depend on the world; only its place does. So a run that stops after some steps and goes on with
+//! A batch does not depend on the world; only its place does. So a run that stops after some steps and continues with
 //! another number of ranks has a simple remainder: the batches from [`Deal::first`] on.
 //!
 //! Promise: with `drop_last`, [`Uneven::Pad`] or [`Uneven::Mask`], every rank has the same number of steps.
@@ -26,7 +26,7 @@ pub enum Uneven {
     /// once: places that only fill up repeat samples of the step, come last in their batch, and are marked by an
     /// `index` of -1 and a `weight` of 0.
     Mask,
-    /// The last ranks have one step less, so that every sample comes exactly once.
+    /// The last ranks have one step less, so that every sample is used exactly once.
     Short,
 }
 
@@ -98,7 +98,7 @@ impl Deal {
         })
     }
 
-    /// The number of ranks, from rank 0 on, whose batch at `step` is not one that is dealt again.
+    /// The number of ranks, from rank 0 on, with a batch at `step` that is not dealt again.
     pub fn batches_at(&self, step: u64) -> u64 {
         self.left().saturating_sub(step * self.world_size).min(self.world_size)
     }

@@ -1,8 +1,9 @@
-//! The rank of this process and the world size, as the launcher of a run says them in the environment.
+//! The rank of this process and the world size, as the launcher of a run sets them in the environment.
 
-use crate::{Error, Result};
+use super::error::RanksCause;
+use crate::Result;
 
-/// The variables that are looked at; the first two say that there are other processes.
+/// The variables that are read; the first two are set where there are more processes.
 const NAMES: [&str; 8] = [
     "RANK",
     "WORLD_SIZE",
@@ -14,11 +15,11 @@ const NAMES: [&str; 8] = [
     "SLURM_NTASKS",
 ];
 
-/// The rank of this process and the world size; `None` if no launcher says them.
+/// The rank of this process and the world size; `None` if no launcher has set them.
 ///
-/// `WORLD_SIZE` says that there are other processes. `RANK`, which torchrun sets, is the number of this one. Without
-/// `RANK` it is `SLURM_PROCID`, in a step of SLURM of so many tasks, or, as Lightning's launcher has it, it follows from
-/// `NODE_RANK` and `LOCAL_RANK`. The variables of SLURM alone say nothing: its tasks may as well be runs of their own.
+/// `WORLD_SIZE` is the number of processes. `RANK`, which torchrun sets, is the number of this process. Without `RANK`
+/// it is `SLURM_PROCID`, in a step of SLURM with that number of tasks, or, as Lightning's launcher has it, it follows
+/// from `NODE_RANK` and `LOCAL_RANK`. The variables of SLURM alone decide nothing: its tasks may be separate runs.
 ///
 /// ```
 /// use batchloom::{Loader, Tensor, TensorDataset, ranks};
@@ -30,7 +31,7 @@ const NAMES: [&str; 8] = [
 /// ```
 ///
 /// # Errors
-/// [`Error::Launcher`] if the variables say no rank below a world size.
+/// [`Kind::Argument`](crate::Kind::Argument) if the variables say no rank below a world size.
 pub fn launched() -> Result<Option<(u32, u32)>> {
     launched_by(|name| std::env::var(name).ok())
 }
@@ -38,7 +39,7 @@ pub fn launched() -> Result<Option<(u32, u32)>> {
 /// The same, of variables that `get` looks up.
 ///
 /// # Errors
-/// Those of [`launched`].
+/// The errors of [`launched`].
 pub fn launched_by(get: impl Fn(&str) -> Option<String>) -> Result<Option<(u32, u32)>> {
     let get = |name: &str| get(name).filter(|value| !value.is_empty());
     let (rank, world_size) = (get("RANK"), get("WORLD_SIZE"));
@@ -50,7 +51,8 @@ pub fn launched_by(get: impl Fn(&str) -> Option<String>) -> Result<Option<(u32, 
         Some(found) => Ok(Some(found)),
         None => {
             let said = |name: &&str| Some(format!("{name}={:?}", get(name)?));
-            Err(Error::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") })
+            Err(RanksCause::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") }
+                .into())
         }
     }
 }

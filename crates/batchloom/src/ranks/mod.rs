@@ -4,6 +4,7 @@
 
 mod batch_order;
 mod deal;
+mod error;
 mod launched;
 
 pub(crate) use batch_order::{BatchOrder, Dealt};

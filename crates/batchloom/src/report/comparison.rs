@@ -1,15 +1,17 @@
 //! Rules side by side, on the same lengths: what each costs, and which is best.
 //!
-//! Rules are compared at about equal tokens a batch, over the same ranks, shuffled with the same seed. The work of a rule
-//! is the time of an epoch by a cost model if one is given. Otherwise it is the elements that all ranks compute or wait
-//! for: those of the largest batch of each step, times the ranks.
+//! Rules are compared at about equal tokens a batch, over the same ranks, shuffled with the same seed. The work of a
+//! rule is the time of an epoch by a cost model if one is given. Otherwise it is the elements that all ranks compute or
+//! wait for: those of the largest batch of each step, times the ranks.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
+use super::error::ReportCause;
 use super::statistics::counted;
+use crate::batching::error::BatchingCause;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
 use crate::{Plan, Result};
@@ -23,19 +25,19 @@ const MULTIPLE: u32 = 64;
 /// The part of a budget that a batch of the cost-optimal rule costs besides its elements, unless a model is given.
 const FIXED_PART: u64 = 16;
 
-/// Work that is this close counts as equal: the simpler rule, which comes first, is then the better one.
+/// Work that is this close counts as equal: the simpler rule, which is listed first, is then the better one.
 const CLOSE: f64 = 1.005;
 
 /// The elements of a batch of the usual rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Budget {
-    /// Those of 64 samples of mean length, and at least those of the longest sample.
+    /// 64 times the mean length, and at least the longest sample.
     #[default]
     Usual,
     /// So many. Rules of equal numbers of samples hold as many on average, and more where samples are long.
     Tokens(u64),
-    /// At most so many in any batch, as memory wants: rules of equal numbers of samples hold as many of the longest.
+    /// A limit for every batch, as memory has one: rules of equal numbers of samples fit it with the longest samples.
     Most(u64),
 }
 
@@ -65,8 +67,8 @@ pub struct Compared {
     pub stats: Stats,
     /// The time of an epoch by the cost model, if one was given.
     pub time: Option<f64>,
-    /// The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model if one was given,
-    /// and otherwise by elements.
+    /// The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model if one was
+    /// given, and otherwise by elements.
     pub waiting: f64,
     /// The time that it took to plan the epoch and to measure it.
     #[serde(serialize_with = "seconds")]
@@ -91,8 +93,8 @@ impl Compared {
 }
 
 impl Comparison {
-    /// Plans an epoch by each rule, one after the other: memory is that of one plan. `progress` is told each rule before
-    /// it is planned.
+    /// Plans an epoch by each rule, one after the other, in the memory of one plan. `progress` is called with each rule
+    /// before it is planned.
     ///
     /// ```
     /// use batchloom::batching::Sizes;
@@ -106,8 +108,8 @@ impl Comparison {
     /// ```
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Error::NoSamples`](crate::Error::NoSamples)
-    /// if there are no rules to compare.
+    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Kind::Data`](crate::Kind::Data) if there
+    /// are no rules to compare.
     pub fn new(
         sizes: &Sizes,
         rules: &[Rule],
@@ -120,15 +122,14 @@ impl Comparison {
             Compared::new(sizes, rule, world_size, cost)
         };
         let rules = rules.iter().map(compared).collect::<Result<Vec<_>>>()?;
-        let best = best(&rules).ok_or(crate::Error::NoSamples)?;
+        let best = best(&rules).ok_or(BatchingCause::NoSamples)?;
         Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
     }
 
-    /// Every rule, with batches of as many elements as `budget` says.
+    /// Every rule, with batches of `budget` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if there are none, and
-    /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are none, or if a bin would be larger than 2^28.
     pub fn usual_rules(sizes: &Sizes, budget: Budget, cost: Option<CostModel>) -> Result<Vec<Rule>> {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
@@ -205,8 +206,7 @@ impl Compared {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
                 if !time.epoch.is_finite() {
-                    let found = format!("such that an epoch of {rule} costs {}", time.epoch);
-                    return Err(crate::Error::Cost { found });
+                    return Err(ReportCause::Cost { rule: rule.to_string(), cost: time.epoch }.into());
                 }
                 (stats, Some(time.epoch), time.waiting)
             }
@@ -264,8 +264,8 @@ impl Comparison {
     }
 }
 
-/// Prints a table with a row for each rule, and the verdict. Numbers come first, as rules may be long; with `{:#}` each rule
-/// has a line of its own, for terminals of 80 columns.
+/// Prints a table with a row for each rule, and the verdict. Numbers are first, as rules may be long; with `{:#}` each
+/// rule has a separate line, for terminals of 80 columns.
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));

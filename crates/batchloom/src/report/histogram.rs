@@ -9,8 +9,8 @@ use super::statistics::{counted, grouped};
 /// The most bins.
 const BINS: u32 = 32;
 
-/// The longest sample over the median from which bins grow by a factor, not by a step: a few long samples would leave all
-/// others in one bin.
+/// The longest sample over the median from which bins grow by a factor, not by a step: a few long samples would leave
+/// all the rest in one bin.
 const SKEWED: f64 = 8.0;
 
 /// The width of the bars of text.
@@ -49,7 +49,7 @@ pub struct Bin {
 }
 
 impl Histogram {
-    /// Counts lengths. All numbers are 0 if there are none. O(n log n) for n samples, with a copy of the lengths.
+    /// Counts lengths. All numbers are 0 without lengths. O(n log n) for n samples, with a copy of the lengths.
     ///
     /// ```
     /// use batchloom::report::Histogram;

@@ -5,6 +5,7 @@
 //! whatever the plan. Of more than a few thousand steps or samples, it shows some, evenly spread.
 
 mod comparison;
+mod error;
 mod histogram;
 mod page;
 mod pictures;

@@ -1,4 +1,4 @@
-//! The pictures of a page: inline SVG, whose colours are those of the page.
+//! The pictures of a page: inline SVG in the colours of the page.
 
 use super::Histogram;
 use super::statistics::grouped;
@@ -18,13 +18,13 @@ const MOST_ROWS: usize = 64;
 pub(super) struct Drawn {
     /// The step, the rank and the elements of each batch, in this order.
     batches: Vec<(u64, u32, u64)>,
-    /// Each sample, and a step at which it comes, in this order.
+    /// Each sample and its step, in this order.
     samples: Vec<(u64, u64)>,
 }
 
 impl Drawn {
-    /// At most 120 steps, 64 ranks and 3000 samples, evenly spread. Where sizes decide, this makes the batches of every pool once;
-    /// otherwise it is O(1).
+    /// At most 120 steps, 64 ranks and 3000 samples, evenly spread. Where sizes decide, this makes the batches of every
+    /// pool once; otherwise it is O(1).
     pub(super) fn of(plan: &Plan) -> Self {
         let (steps, samples) = (spread(plan.steps(), MOST_STEPS), spread(plan.samples(), MOST_DOTS));
         let ranks = ranks(plan);
@@ -83,7 +83,7 @@ impl Drawn {
         self.batches.iter().map(cell).collect::<Vec<_>>().join("\n")
     }
 
-    /// A dot for each sample: the step at which it comes, and its place in storage.
+    /// A dot for each sample: its step, and its place in storage.
     pub(super) fn order(&self, plan: &Plan, stats: &Stats) -> String {
         let (steps, samples) = (stats.steps.max(1) as f64, plan.samples() as f64);
         let dot = |&(sample, step): &(u64, u64)| {

@@ -8,7 +8,7 @@ use crate::plan::Stats;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistic {
-    /// The name, that of the field of [`Stats`].
+    /// The name, the same as the field of [`Stats`].
     pub name: &'static str,
     /// The value.
     pub value: Value,

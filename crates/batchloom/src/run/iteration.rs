@@ -25,7 +25,7 @@ impl Iteration {
         Self { plan, rank, progress }
     }
 
-    /// The plan whose steps this iteration hands over.
+    /// The plan with the steps that this iteration hands over.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -35,7 +35,7 @@ impl Iteration {
         self.rank
     }
 
-    /// The number of batches that were handed over: the step of the plan that comes next.
+    /// The number of batches that were handed over: the next step of the plan.
     pub fn step(&self) -> u64 {
         self.progress.steps()
     }
@@ -45,7 +45,7 @@ impl Iteration {
         self.progress.left()
     }
 
-    /// Counts one more batch as handed over, for readers that ask the [plan](Self::plan) for its samples themselves.
+    /// Counts one more batch as handed over, for readers that read its samples from the [plan](Self::plan) themselves.
     pub fn advance(&self) {
         self.progress.advance();
     }

@@ -104,7 +104,7 @@ pub struct Metrics {
     pub idle: Duration,
     /// The number of blocks that are ready or in the making now.
     pub queued: usize,
-    /// The bytes of those blocks; of samples on demand, of those whose samples were read.
+    /// Bytes of the queued blocks. With samples on demand, only blocks that have been read count.
     pub queued_bytes: usize,
     /// The most bytes that were ready or in the making at once.
     pub most_queued_bytes: usize,

@@ -1,8 +1,9 @@
 //! The place in a run: the epoch under way, the batches of it that were handed over, and the state to go on from.
 //!
 //! A [`Plan`](crate::Plan) is the batches of one epoch, for ever. A [`Run`] goes from epoch to epoch. A
-//! [`Loader`](crate::Loader) holds one; programs with readers of their own hold one without a loader.
+//! [`Loader`](crate::Loader) holds one; programs with their own readers hold one without a loader.
 
+mod error;
 mod iteration;
 mod metrics;
 mod progress;

@@ -1,16 +1,18 @@
 //! `Run`: the epoch under way, its progress, and the steps and the digest of all epochs before it.
 //!
-//! Each iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded.
-//! Promise: a state and the options of the plan decide all batches that come after it, for any number of ranks.
+//! Each iteration is the next epoch, or the epoch that was set, or the rest of an epoch after a state was loaded.
+//! Promise: a state and the options of the plan decide all later batches, for any number of ranks.
 
 use std::sync::{Arc, OnceLock};
 
+use super::error::RunCause;
 use super::iteration::Iteration;
 use super::metrics::Metrics;
 use super::progress::Progress;
 use crate::batching::Listed;
 use crate::plan::State;
-use crate::{Error, Plan, Result};
+use crate::plan::error::PlanCause;
+use crate::{Plan, Result};
 
 /// The place in a run, on one rank: which epoch is under way, and how many of its batches were handed over.
 ///
@@ -118,13 +120,10 @@ impl Run {
     /// The run of `rank` that begins with `plan`, which is an epoch, or the rest of one.
     ///
     /// # Errors
-    /// [`Error::Rank`] if the plan has no such rank.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan has no such rank.
     pub fn new(plan: Plan, rank: u32) -> Result<Self> {
-        let world_size = plan.world_size();
-        match rank < world_size {
-            true => Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None }),
-            false => Err(Error::Rank { rank, world_size }),
-        }
+        plan.require_rank(rank)?;
+        Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None })
     }
 
     /// The rank that is served.
@@ -179,7 +178,7 @@ impl Run {
         }
     }
 
-    /// Returns true if the next iteration is the rest of an epoch, of which batches were taken.
+    /// Returns true if the next iteration is the rest of an epoch after some batches.
     pub fn is_rest(&self) -> bool {
         !self.upcoming().is_whole()
     }
@@ -225,15 +224,15 @@ impl Run {
         self.part.state(steps, is_over)
     }
 
-    /// The state of the run after only `batches` batches of the latest iteration: for programs that ask for batches
+    /// The state of the run after only `batches` batches of the latest iteration: for programs that take batches
     /// ahead of their use.
     ///
     /// # Errors
-    /// [`Error::StepRange`] if the iteration has [handed over](Self::handed_over) fewer.
+    /// [`Kind::Range`](crate::Kind::Range) if the iteration has [handed over](Self::handed_over) fewer.
     pub fn state_after(&self, batches: u64) -> Result<State> {
         let handed = self.handed_over();
         if batches > handed {
-            return Err(Error::StepRange { found: batches, steps: handed.saturating_add(1) });
+            return Err(PlanCause::StepRange { found: batches, steps: handed.saturating_add(1) }.into());
         }
         if batches == handed {
             return Ok(self.state());
@@ -253,10 +252,11 @@ impl Run {
         Ok(())
     }
 
-    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch whose batches are `lists`.
+    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`], [`Error::NotListed`], and [`Error::SampleRange`]. The run is unchanged then.
+    /// Those of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself;
+    /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The run is unchanged then.
     pub fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
         let plan = self.part.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?;
         self.enter_at(state, plan);
@@ -265,7 +265,7 @@ impl Run {
     }
 
     /// Makes the rest of an epoch that was left in the middle the next iteration. Without it, the next iteration is the
-    /// epoch after it. The [batches handed over](Self::handed_over) remain those of the latest iteration.
+    /// epoch after it. The [batches handed over](Self::handed_over) remain as in the latest iteration.
     ///
     /// # Errors
     /// Those of [`Plan::resume`], which the state of a run meets only where memory runs out.
@@ -282,7 +282,7 @@ impl Run {
     /// which is smaller where the iteration has fewer. What is left of the epoch is the next iteration.
     ///
     /// # Errors
-    /// Those of [`go_on`](Self::go_on).
+    /// The errors of [`go_on`](Self::go_on).
     pub fn skip(&mut self, batches: u64) -> Result<u64> {
         let plan = self.upcoming();
         let progress = Progress::new(plan.steps_of(self.rank));
@@ -294,8 +294,8 @@ impl Run {
         Ok(skipped)
     }
 
-    /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was loaded and it has not
-    /// begun since.
+    /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was loaded and it has
+    /// not begun since.
     pub fn set_epoch(&mut self, epoch: u64) {
         if self.is_begun() || self.part.plan.epoch() != epoch {
             self.enter(self.plan(epoch));
@@ -303,7 +303,7 @@ impl Run {
         self.left = None;
     }
 
-    /// Makes `seed` that of the next epoch, which then comes from its start, and of those after it: for a seed that is
+    /// Makes `seed` the seed of the next epoch, which then begins at its start, and of later epochs: for a seed that is
     /// drawn late.
     pub fn set_seed(&mut self, seed: u64) {
         self.enter(self.upcoming().with_seed(seed));
@@ -313,8 +313,9 @@ impl Run {
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
-    /// [`Error::NotListed`], [`Error::SampleRange`], and [`Error::StateLists`] if a part of the epoch was taken from
-    /// other lists.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
+    /// from other lists.
     pub fn set_lists(&mut self, lists: Listed) -> Result<()> {
         self.enter(self.upcoming().with_lists(lists)?);
         Ok(())
@@ -340,8 +341,8 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::World`], and [`Error::NothingLeft`] if so many ranks would take no step. The run is
-    /// unchanged then.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, or if so many ranks would take no step. The
+    /// run is unchanged then.
     pub fn serve(&mut self, rank: u32, world_size: u32) -> Result<()> {
         if (rank, world_size) == (self.rank, self.world_size()) {
             return Ok(());
@@ -349,20 +350,18 @@ impl Run {
         let upcoming = self.upcoming();
         let plan =
             if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
-        if rank >= world_size {
-            return Err(Error::Rank { rank, world_size });
-        }
+        plan.require_rank(rank)?;
         self.serve_plan(rank, plan);
         Ok(())
     }
 
-    /// Serves `rank` from the next epoch on, whose plan is `plan`.
+    /// Serves `rank` from the next epoch on, which has the plan `plan`.
     pub(crate) fn serve_plan(&mut self, rank: u32, plan: Plan) {
         self.enter(plan);
         self.rank = rank;
     }
 
-    /// The same run for another rank from the next epoch on, whose plan is `plan`.
+    /// The same run for another rank from the next epoch on, which has the plan `plan`.
     pub(crate) fn served(&self, rank: u32, plan: Plan) -> Self {
         let (part, progress) = (self.part.clone(), self.progress.clone());
         let mut other = Self { rank: self.rank, part, progress, left: None };
@@ -373,17 +372,18 @@ impl Run {
     /// Refuses another rank in the middle of an epoch.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`].
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if an epoch is under way.
     pub(crate) fn check_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         match &self.progress {
-            Some(progress) if self.is_mid_epoch() => Err(Error::MidEpoch {
+            Some(progress) if self.is_mid_epoch() => Err(RunCause::MidEpoch {
                 taken: progress.steps(),
                 total: progress.total(),
                 epoch: self.part.plan.epoch(),
                 served: (self.rank, self.world_size()),
                 rank,
                 world_size,
-            }),
+            }
+            .into()),
             _ => Ok(()),
         }
     }
@@ -409,7 +409,7 @@ impl Run {
         self.progress.as_ref().is_some_and(|progress| !progress.is_unspent())
     }
 
-    /// Makes `plan` that of the next epoch.
+    /// Makes `plan` the plan of the next epoch.
     fn enter(&mut self, plan: Plan) {
         let (steps, is_over) = self.place();
         let is_left = self.is_begun() || plan.epoch() != self.part.plan.epoch();
@@ -421,7 +421,7 @@ impl Run {
         }
     }
 
-    /// Makes `plan` that of the next epoch, in the run that came to `state`.
+    /// Makes `plan` the plan of the next epoch, in the run that is at `state`.
     fn enter_at(&mut self, state: &State, plan: Plan) {
         self.enter(plan);
         self.part.taken = steps_of(state);
@@ -433,7 +433,8 @@ impl Run {
     }
 }
 
-/// The number of steps that a run had taken when its state was saved. States of plans know those of their epoch alone.
+/// The number of steps that a run had taken when its state was saved. States of plans know the steps of their epoch
+/// alone.
 fn steps_of(state: &State) -> u64 {
     let of_epoch = || state.worlds.iter().map(|&(_, steps)| steps).sum();
     state.steps.unwrap_or_else(of_epoch)

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use ndarray::{Array, ArrayView, Axis, Dimension, IxDyn, ShapeBuilder};
 
+use super::error::ArrayCause;
 use super::tensor::Values;
 use super::{Element, Tensor};
 use crate::{Error, Result};
@@ -24,7 +25,7 @@ impl<T: Element, D: Dimension> TryFrom<Array<T, D>> for Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Layout`] if strides in bytes are larger than memory can be.
+    /// [`Kind::Data`](crate::Kind::Data) if strides in bytes are larger than memory can be.
     fn try_from(array: Array<T, D>) -> Result<Self> {
         let size = size_of::<T>();
         let shape = array.shape().to_vec();
@@ -50,9 +51,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ArrayRank`] if `D` has another number of dimensions; [`Error::ElementType`], [`Error::Unreadable`],
-    /// [`Error::Alignment`] and [`Error::NotBool`], as [`try_as_slice`](Self::try_as_slice) has them, bytes between the
-    /// elements included; [`Error::Gaps`] if strides are no multiples of the size of an element.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `D` has another number of dimensions;
+    /// [`Kind::Type`](crate::Kind::Type) and [`Kind::Data`](crate::Kind::Data) as [`try_as_slice`](Self::try_as_slice)
+    /// has them, bytes between the elements included, and if strides are no multiples of the size of an element.
     pub fn as_array<T: Element, D: Dimension>(&self) -> Result<ArrayView<'_, T, D>> {
         self.require_type(T::DTYPE)?;
         let size = size_of::<T>();
@@ -78,6 +79,7 @@ impl Tensor {
             }
         }
         let expected = D::NDIM.unwrap_or(shape.len());
-        view.into_dimensionality::<D>().map_err(|_| Error::ArrayRank { shape: shape.to_vec(), expected })
+        view.into_dimensionality::<D>()
+            .map_err(|_| ArrayCause::ArrayRank { shape: shape.to_vec(), expected }.into())
     }
 }

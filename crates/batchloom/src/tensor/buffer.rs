@@ -1,7 +1,7 @@
 //! Memory for blocks: page-aligned, written by many threads at once in disjoint regions, then shared.
 //!
 //! One of the files that may be unsafe. Its invariant: a [`Buffer`] is the only handle on its memory; splitting it
-//! consumes it and makes regions that do not overlap; it comes back only when all regions are gone. So at no time is a
+//! consumes it and makes regions that do not overlap; it returns only when all regions are gone. So at no time is a
 //! byte reachable through two handles.
 //!
 //! The pages are anonymous pages, which the kernel hands over zeroed, so fresh memory is initialised at no cost. Large
@@ -41,7 +41,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Allocates at least `bytes` bytes, zeroed and page-aligned.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let failed = |error: std::io::Error| Error::Memory { bytes, reason: error.to_string() };
+        let failed = |error: std::io::Error| Error::out_of_memory(bytes, error.to_string());
         let map = MmapMut::map_anon(bytes.max(1)).map_err(failed)?;
         // This is only advice: if the kernel has no large pages, small ones do.
         #[cfg(target_os = "linux")]
@@ -160,7 +160,7 @@ pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     let _ = line;
 }
 
-/// Copies bytes that are so many that no cache holds them until they are read again: past the caches, which then need not
+/// Copies more bytes than any cache holds until they are read again: past the caches, which then need not
 /// fetch the lines that are overwritten. Windows of 2 MB in batches of 1 GB took 49 ms where a plain copy took 61.
 ///
 /// # Panics

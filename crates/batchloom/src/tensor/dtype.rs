@@ -102,8 +102,8 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// A Rust type whose values can be put in a tensor and read back: integers, floats and `bool`, and with the feature `half`
-/// its `f16` and `bf16`. No other crate can add one, as each stands for a [`DType`].
+/// A Rust type with values that fit in a tensor and can be read back: integers, floats and `bool`, and with the feature
+/// `half` its `f16` and `bf16`. No other crate can add one, as each stands for a [`DType`].
 pub trait Element:
     sealed::Sealed + bytemuck::CheckedBitPattern + bytemuck::NoUninit + Send + Sync + 'static
 {

@@ -1,6 +1,7 @@
 //! The places of an array's elements in its memory: shape, byte strides, offset.
 
-use crate::{Error, Result};
+use super::error::TensorCause;
+use crate::Result;
 
 /// Shape, byte strides and byte offset of an array in a piece of memory.
 ///
@@ -14,10 +15,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout whose elements of `size` bytes all lie inside `bytes` bytes of memory.
+    /// A layout with all elements of `size` bytes inside `bytes` bytes of memory.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an element would lie outside, or strides and shape differ in length.
+    /// [`Kind::Data`](crate::Kind::Data) if an element would lie outside, or strides and shape differ in length.
     pub fn new(shape: &[usize], strides: &[isize], offset: usize, size: usize, bytes: usize) -> Result<Self> {
         let layout = Self { shape: shape.to_vec(), strides: strides.to_vec(), offset };
         let inside = shape.len() == strides.len()
@@ -27,7 +28,10 @@ impl Layout {
             };
         match inside {
             true => Ok(layout),
-            false => Err(Error::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }),
+            false => {
+                Err(TensorCause::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }
+                    .into())
+            }
         }
     }
 
@@ -108,7 +112,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// The layout with the dimensions in another order, of which each comes once.
+    /// The layout with the dimensions in another order, each once.
     pub(super) fn permute(&self, order: &[usize]) -> Option<Self> {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
@@ -120,8 +124,8 @@ impl Layout {
         listed.then_some(Self { shape, strides, offset: self.offset })
     }
 
-    /// The layout of the pieces of `len` elements that begin at every `step`-th element of dimension `dim`: their number
-    /// takes its place, and their elements are a new last dimension.
+    /// The layout of the pieces of `len` elements that begin at every `step`-th element of dimension `dim`: their
+    /// number takes its place, and their elements are a new last dimension.
     pub(super) fn unfold(&self, dim: usize, len: usize, step: usize) -> Option<Self> {
         let mut layout = self.clone();
         let (total, stride) = (layout.shape.get_mut(dim)?, *layout.strides.get(dim)?);

@@ -7,6 +7,7 @@
 mod arrays;
 pub(crate) mod buffer;
 mod dtype;
+pub(crate) mod error;
 mod layout;
 #[cfg(feature = "npy")]
 mod npy;

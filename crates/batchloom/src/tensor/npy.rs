@@ -1,12 +1,13 @@
 //! Arrays in files of NumPy's format `.npy`, taken over without a copy. Feature `npy`.
 //!
-//! Promises: elements are not copied; a file that is damaged is an error, whatever it says of itself. Its header is read
-//! here, because the crate that reads such files multiplies the lengths of a shape without a look at overflow.
+//! Promises: elements are not copied; a file that is damaged is an error, whatever its header claims. Its header is
+//! read here, because the crate that reads such files multiplies the lengths of a shape without a look at overflow.
 //!
-//! The format is that of NumPy's `numpy.lib.format`, versions 1 to 3.
+//! The format is NumPy's `numpy.lib.format`, versions 1 to 3.
 
 use bytes::Bytes;
 
+use super::error::FileCause;
 use super::{DType, Layout, Tensor};
 use crate::{Error, Result};
 
@@ -40,8 +41,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] if the bytes are no such file, if it is cut or has bytes after its array, or if the elements are no
-    /// numbers in this machine's byte order: times, texts, records and objects are none.
+    /// [`Kind::Data`](crate::Kind::Data) if the bytes are no such file, if it is cut or has bytes after its array, or
+    /// if the elements are no numbers in this machine's byte order: times, texts, records and objects are none.
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
         let (text, start) = header_of(&file)?;
@@ -176,7 +177,7 @@ fn named(descr: &str) -> Option<DType> {
     (found.size() == 1 || order.starts_with([own, '='])).then_some(found)
 }
 
-/// The strides of an array whose first index varies fastest.
+/// The strides of an array with the first index varying fastest.
 fn columns_first(shape: &[usize], size: usize) -> Vec<isize> {
     let step = |next: &mut usize, &len: &usize| {
         let stride = next.cast_signed();
@@ -194,5 +195,5 @@ fn no_numbers(descr: &str) -> Error {
 }
 
 fn no_file(reason: String) -> Error {
-    Error::File { format: FORMAT, reason }
+    FileCause::File { format: FORMAT, reason }.into()
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use safetensors::{Dtype, SafeTensors};
 
+use super::error::FileCause;
 use super::{DType, Tensor};
 use crate::{Error, Result};
 
@@ -25,8 +26,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] if the bytes are no such file, or if an array is of a type that is not here, such as floats of four
-    /// bits.
+    /// [`Kind::Data`](crate::Kind::Data) if the bytes are no such file, or if an array is of a type that is not here,
+    /// such as floats of four bits.
     pub fn from_safetensors(file: impl Into<Bytes>) -> Result<Vec<(String, Self)>> {
         let file = file.into();
         let found = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;
@@ -71,5 +72,5 @@ fn known(dtype: Dtype) -> Option<DType> {
 }
 
 fn no_file(reason: String) -> Error {
-    Error::File { format: "safetensors", reason }
+    FileCause::File { format: "safetensors", reason }.into()
 }

@@ -6,10 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::error::TensorCause;
 use super::{Element, Rows, Tensor};
 use crate::{Error, Result, memory};
 
-/// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are shared.
+/// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are
+/// shared.
 const SAMPLE_BYTES: usize = 24;
 
 /// One variable field: an array of values, and the part of it that makes each sample.
@@ -23,7 +25,7 @@ pub struct Sequences {
     starts: Arc<[u64]>,
     /// The extents of each sample in the leading dimensions.
     extents: Arc<[u32]>,
-    /// The number of leading dimensions, and those of them in which samples differ.
+    /// The number of leading dimensions, and which of them differ between samples.
     leading: usize,
     varying: Vec<usize>,
 }
@@ -31,21 +33,21 @@ pub struct Sequences {
 crate::brief::debug_in_brief!(Sequences, [values, leading, varying], [order, starts, extents]);
 
 impl Sequences {
-    /// Samples of which sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
+    /// Samples; sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
     /// layout.
     ///
     /// # Errors
-    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values;
-    /// [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if the values are a scalar, and with the first sample whose offsets descend or
+    /// leave the values; [`Kind::Memory`](crate::Kind::Memory).
     pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
         let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         let total = values.shape()[0];
         memory::require_each(offsets.len(), SAMPLE_BYTES)?;
         let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
         let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
         for (sample, pair) in offsets.windows(2).enumerate() {
-            let wrong = |expected| Error::Offsets {
+            let wrong = |expected| TensorCause::Offsets {
                 field: name.to_owned(),
                 sample: sample as u64,
                 start: pair[0],
@@ -57,7 +59,7 @@ impl Sequences {
             let length = pair[1].checked_sub(pair[0]).filter(|&length| length >= 0);
             let length = length.ok_or_else(|| wrong("expected offsets that do not decrease"))?;
             if u64::try_from(pair[1]).is_ok_and(|end| end > total as u64) {
-                return Err(wrong("expected offsets within the values"));
+                return Err(wrong("expected offsets within the values").into());
             }
             starts.push(start);
             extents
@@ -78,7 +80,8 @@ impl Sequences {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Offsets`], which names the field `name`, for a sample of 2^32 values or more; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data), with the name of the field, for a sample of 2^32 values or more;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn of<T: Element, S: AsRef<[T]>>(name: &str, samples: impl IntoIterator<Item = S>) -> Result<Self> {
         let (mut values, mut offsets) = (Vec::new(), vec![0]);
         for sample in samples {
@@ -95,23 +98,25 @@ impl Sequences {
         Self { order, ..self }
     }
 
-    /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, that of
+    /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, of
     /// the second, and so on, `rank` lengths each.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes do not add up to the values, and [`Error::NotCompact`] if these are not one
-    /// compact dimension; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if the shapes do not add up to the values, or if these are not one compact
+    /// dimension; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
         let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));
         let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
         let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
         if !compact {
-            return Err(Error::NotCompact { field: name.to_owned(), found: values.shape().to_vec() });
+            return Err(
+                TensorCause::NotCompact { field: name.to_owned(), found: values.shape().to_vec() }.into()
+            );
         }
         if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
             let expected = total.unwrap_or(usize::MAX);
-            return Err(Error::Shape { values: found, shape, expected });
+            return Err(TensorCause::Shape { values: found, shape, expected }.into());
         }
         memory::require_each(shapes.len(), SAMPLE_BYTES)?;
         let differs =
@@ -133,9 +138,9 @@ impl Sequences {
         let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
         let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
-        let values = values.ok_or(Error::Shape { values: found, shape, expected: usize::MAX })?;
+        let values = values.ok_or(TensorCause::Shape { values: found, shape, expected: usize::MAX })?;
         let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         Ok(Self { values, rows, order: None, starts, extents, leading, varying })
     }
 

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::error::TensorCause;
 use super::{DType, Element, Tensor};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The form in which a batch holds sparse rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -22,10 +23,10 @@ named!(SparseLayout, "layout", {
     "dense" => Dense,
 });
 
-/// Rows of which only some columns are stored. Row `k` has the entries `offsets[k]..offsets[k + 1]`: of each, `columns`
+/// Rows with only some columns stored. Row `k` has the entries `offsets[k]..offsets[k + 1]`: of each, `columns`
 /// has the column and `values` the value. The three arrays are shared, never copied.
 ///
-/// Columns may come in any order. If a row holds a column twice, dense rows hold the sum. Columns are checked when a
+/// Columns may be in any order. If a row holds a column twice, dense rows hold the sum. Columns are checked when a
 /// batch takes the row, not before.
 ///
 /// ```
@@ -54,9 +55,9 @@ impl SparseRows {
     /// Rows of `width` columns, of the field `name`. Offsets and columns are int32 or int64.
     ///
     /// # Errors
-    /// [`Error::SparseType`] if offsets or columns are of another type; [`Error::NotCompact`]; [`Error::FieldLength`] if
-    /// there are not as many values as columns; [`Error::Offsets`] with the first row whose offsets descend or leave the
-    /// values; [`Error::Elsewhere`] if this process cannot read offsets or columns.
+    /// [`Kind::Type`](crate::Kind::Type) if offsets or columns are of another type; [`Kind::Data`](crate::Kind::Data)
+    /// if an array is not one compact dimension, if there are not as many values as columns, if this process cannot
+    /// read offsets or columns, and with the first row whose offsets descend or leave the values.
     pub fn new(
         name: impl Into<String>,
         offsets: Tensor,
@@ -67,21 +68,20 @@ impl SparseRows {
         let name = name.into();
         for (what, array) in [("offsets", &offsets), ("columns", &columns)] {
             if !matches!(array.dtype(), DType::I32 | DType::I64) {
-                return Err(Error::SparseType { field: name, what, found: array.dtype() });
+                return Err(TensorCause::SparseType { field: name, what, found: array.dtype() }.into());
             }
         }
         for array in [&offsets, &columns, &values] {
             if array.shape().len() != 1 || !array.layout().is_compact(array.dtype().size()) {
-                return Err(Error::NotCompact { field: name, found: array.shape().to_vec() });
+                return Err(TensorCause::NotCompact { field: name, found: array.shape().to_vec() }.into());
             }
             if array.is_elsewhere() {
-                return Err(Error::Elsewhere { field: name });
+                return Err(TensorCause::Elsewhere { field: name }.into());
             }
         }
         let (found, expected) = (values.shape()[0], columns.shape()[0]);
         if found != expected {
-            let (field, first) = (name.clone(), format!("of columns of {name}"));
-            return Err(Error::FieldLength { field, found, first, expected });
+            return Err(TensorCause::SparseValues { field: name, found, expected }.into());
         }
         let rows = Self { name, offsets, columns, values, width, layout: SparseLayout::default() };
         rows.check_offsets()?;
@@ -153,7 +153,7 @@ impl SparseRows {
     /// The columns of some entries of row `row`, if all of them lie in the matrix.
     ///
     /// # Errors
-    /// [`Error::SparseColumn`].
+    /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix.
     pub(crate) fn checked<'a, C: Column>(
         &self,
         columns: &'a [C],
@@ -168,19 +168,20 @@ impl SparseRows {
         }
         let wrong = columns.iter().find(|column| column.unsigned() >= self.width as u64);
         let column = wrong.map_or(0, |column| column.signed());
-        Err(Error::SparseColumn {
+        Err(TensorCause::SparseColumn {
             field: self.name.clone(),
             row: row as u64,
             column,
             columns: self.width as u64,
-        })
+        }
+        .into())
     }
 
     /// Checks the columns of all rows, for data that moves where columns are no longer checked. Returns true if a row
     /// holds a column twice.
     ///
     /// # Errors
-    /// [`Error::SparseColumn`], and [`Error::SparseRepeat`] if values of such a type are not added.
+    /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix, or if values of such a type are not added.
     pub fn check(&self) -> Result<bool> {
         let rows = (0..self.len()).map(|row| (row, self.entries(row)));
         match self.columns.as_slice::<i32>() {
@@ -205,7 +206,7 @@ impl SparseRows {
     /// Returns true if columns of row `row`, in any order, hold one twice.
     ///
     /// # Errors
-    /// [`Error::SparseRepeat`] if values of such a type are not added.
+    /// [`Kind::Data`](crate::Kind::Data) if values of such a type are not added.
     pub(crate) fn repeats<C: Column>(&self, columns: &[C], row: usize) -> Result<bool> {
         let mut sorted = columns.to_vec();
         sorted.sort_unstable();
@@ -221,7 +222,7 @@ impl SparseRows {
                 | DType::F8E5M2FNUZ
         ) {
             let (field, column) = (self.name.clone(), pair[0].signed());
-            return Err(Error::SparseRepeat { field, row: row as u64, column, dtype });
+            return Err(TensorCause::SparseRepeat { field, row: row as u64, column, dtype }.into());
         }
         Ok(true)
     }
@@ -229,7 +230,8 @@ impl SparseRows {
     fn check_offsets(&self) -> Result<()> {
         let values = self.values.shape()[0] as u64;
         let wrong = |sample, start, end, expected| {
-            Err(Error::Offsets { field: self.name.clone(), sample, start, end, values, expected })
+            Err(TensorCause::Offsets { field: self.name.clone(), sample, start, end, values, expected }
+                .into())
         };
         let count = self.offsets.shape()[0];
         if count == 0 {
@@ -282,7 +284,7 @@ impl Column for i64 {
     }
 }
 
-/// Returns true if each column is larger than the one before it.
+/// Returns true if columns increase.
 pub(crate) fn is_ascending<C: Column>(columns: &[C]) -> bool {
     columns.iter().zip(columns.iter().skip(1)).fold(true, |ascending, (now, next)| ascending & (now < next))
 }

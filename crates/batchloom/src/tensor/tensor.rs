@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::error::TensorCause;
 use super::{DType, Element, Layout};
 use crate::{Error, Result, memory};
 
@@ -33,7 +34,7 @@ impl Tensor {
     /// An array over `bytes`, with byte strides and the byte offset of its first element.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an element would lie outside `bytes`.
+    /// [`Kind::Data`](crate::Kind::Data) if an element would lie outside `bytes`.
     pub fn new(
         bytes: Bytes,
         dtype: DType,
@@ -48,17 +49,21 @@ impl Tensor {
     /// The values of a vector as an array, without a copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape holds another number of values.
+    /// [`Kind::Data`](crate::Kind::Data) if the shape holds another number of values.
     pub fn from_vec<T: Element>(values: Vec<T>, shape: &[usize]) -> Result<Self> {
         let expected =
             shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
         let layout = Layout::compact(shape, size_of::<T>()).filter(|_| expected == values.len());
-        let layout = layout.ok_or(Error::Shape { values: values.len(), shape: shape.to_vec(), expected })?;
+        let layout = layout.ok_or_else(|| TensorCause::Shape {
+            values: values.len(),
+            shape: shape.to_vec(),
+            expected,
+        })?;
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
     }
 
-    /// The elements of `bytes`, in row-major order without gaps, as an array. The memory is shared, not copied: that of a
-    /// map of a file, for example, which `Bytes::from_owner` holds.
+    /// The elements of `bytes`, in row-major order without gaps, as an array. The memory is shared, not copied: the
+    /// memory of a map of a file, for example, which `Bytes::from_owner` holds.
     ///
     /// ```
     /// use batchloom::{DType, Tensor};
@@ -70,11 +75,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ByteCount`] if the shape takes another number of bytes.
+    /// [`Kind::Data`](crate::Kind::Data) if the shape takes another number of bytes.
     pub fn from_bytes(bytes: Bytes, dtype: DType, shape: &[usize]) -> Result<Self> {
         let expected = shape.iter().try_fold(dtype.size(), |bytes, &len| bytes.checked_mul(len));
         let layout = Layout::compact(shape, dtype.size()).filter(|_| expected == Some(bytes.len()));
-        let wrong = || Error::ByteCount {
+        let wrong = || TensorCause::ByteCount {
             found: bytes.len(),
             dtype,
             shape: shape.to_vec(),
@@ -84,14 +89,15 @@ impl Tensor {
         Ok(Self { bytes, dtype, layout })
     }
 
-    /// An array whose elements are in memory that this process cannot read, such as that of an accelerator. It has a
+    /// An array with elements in memory that this process cannot read, such as an accelerator's. It has a
     /// type and a shape, but no bytes. Plans need no more; its blocks are [index
     /// tables](crate::loader::Block::index_table).
     ///
     /// # Errors
-    /// [`Error::Layout`] if it is larger than memory can be.
+    /// [`Kind::Data`](crate::Kind::Data) if it is larger than memory can be.
     pub fn elsewhere(dtype: DType, shape: &[usize]) -> Result<Self> {
-        let large = || Error::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
+        let large =
+            || TensorCause::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
         let layout = Layout::compact(shape, dtype.size()).ok_or_else(large)?;
         Ok(Self { bytes: Bytes::new(), dtype, layout })
     }
@@ -138,7 +144,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unreadable`] if they are in memory that this process cannot read; [`Error::Gaps`] if they do not lie in
+    /// [`Kind::Data`](crate::Kind::Data) if they are in memory that this process cannot read, or if they do not lie in
     /// order, or not together.
     pub fn to_bytes(&self) -> Result<Bytes> {
         self.require_type(self.dtype)?;
@@ -154,7 +160,7 @@ impl Tensor {
     /// a copy of the memory that it spans otherwise. Strides are kept.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     #[doc(hidden)]
     pub fn aligned(self) -> Result<Self> {
         let (size, offset) = (self.dtype.size(), self.layout.offset());
@@ -172,8 +178,8 @@ impl Tensor {
         Self::new(bytes, self.dtype, self.shape(), self.strides(), offset + shift)
     }
 
-    /// The values, if they lie in row-major order without gaps and `T` is their type. [`try_as_slice`](Self::try_as_slice)
-    /// says why not.
+    /// The values, if they lie in row-major order without gaps and `T` is their type.
+    /// [`try_as_slice`](Self::try_as_slice) says why not.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         self.try_as_slice().ok()
     }
@@ -183,19 +189,20 @@ impl Tensor {
     /// The bytes of a `bool` are looked at, one by one: each must be 0 or 1.
     ///
     /// ```
-    /// use batchloom::{DType, Error, Tensor};
+    /// use batchloom::{Kind, Tensor};
     ///
     /// let mask = Tensor::from_vec(vec![true, false], &[2])?;
     /// assert_eq!(mask.try_as_slice::<bool>()?, [true, false]);
-    /// let wrong = mask.try_as_slice::<u8>();
-    /// assert_eq!(wrong, Err(Error::ElementType { found: DType::Bool, asked: DType::U8 }));
+    /// let wrong = mask.try_as_slice::<u8>().unwrap_err();
+    /// assert_eq!(wrong.kind(), Kind::Type);
+    /// assert_eq!(wrong.to_string(), "the elements are bool, and uint8 were asked for; expected to read them as bool");
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::ElementType`] if the values are of another type; [`Error::Unreadable`] if they are in memory that this
-    /// process cannot read; [`Error::Gaps`] if they do not lie in order, or not together; [`Error::Alignment`] if they
-    /// begin where no `T` may; [`Error::NotBool`].
+    /// [`Kind::Type`](crate::Kind::Type) if the values are of another type; [`Kind::Data`](crate::Kind::Data) if they
+    /// are in memory that this process cannot read, if they do not lie in order or not together, if they begin where no
+    /// `T` may, or if a byte is no truth value.
     pub fn try_as_slice<T: Element>(&self) -> Result<&[T]> {
         self.require_type(T::DTYPE)?;
         let size = self.dtype.size();
@@ -209,16 +216,17 @@ impl Tensor {
         self.values_of(start..start.saturating_add(self.layout.elements() * size))
     }
 
-    /// Refuses to read values as those of another type, or where this process has none.
+    /// Refuses to read values as another type, or where this process has no values.
     ///
     /// # Errors
-    /// [`Error::ElementType`] and [`Error::Unreadable`].
+    /// [`Kind::Type`](crate::Kind::Type) if the values are of another type; [`Kind::Data`](crate::Kind::Data) if this
+    /// process cannot read the values.
     pub(super) fn require_type(&self, asked: DType) -> Result<()> {
         let found = self.dtype;
         match found == asked {
-            false => Err(Error::ElementType { found, asked }),
+            false => Err(TensorCause::ElementType { found, asked }.into()),
             true if self.is_elsewhere() => {
-                Err(Error::Unreadable { dtype: found, shape: self.shape().to_vec() })
+                Err(TensorCause::Unreadable { dtype: found, shape: self.shape().to_vec() }.into())
             }
             true => Ok(()),
         }
@@ -226,22 +234,28 @@ impl Tensor {
 
     /// The error of values that do not lie as asked for.
     pub(super) fn gaps(&self) -> Error {
-        Error::Gaps { dtype: self.dtype, shape: self.shape().to_vec(), strides: self.strides().to_vec() }
+        TensorCause::Gaps {
+            dtype: self.dtype,
+            shape: self.shape().to_vec(),
+            strides: self.strides().to_vec(),
+        }
+        .into()
     }
 
     /// The values that some bytes hold, which are a multiple of their size.
     ///
     /// # Errors
-    /// [`Error::Alignment`] and [`Error::NotBool`].
+    /// [`Kind::Data`](crate::Kind::Data) if the values begin where none of their type may, or if a byte is no truth
+    /// value.
     pub(super) fn values_of<T: Element>(&self, bytes: std::ops::Range<usize>) -> Result<&[T]> {
         let bytes = self.bytes.get(bytes).unwrap_or(&[]);
         let past = bytes.as_ptr().addr() % align_of::<T>();
         if past > 0 {
-            return Err(Error::Alignment { dtype: self.dtype, past, expected: align_of::<T>() });
+            return Err(TensorCause::Alignment { dtype: self.dtype, past, expected: align_of::<T>() }.into());
         }
         bytemuck::checked::try_cast_slice(bytes).map_err(|_| {
             let place = bytes.iter().position(|&byte| byte > 1).unwrap_or(0);
-            Error::NotBool { place, found: bytes.get(place).copied().unwrap_or(0) }
+            TensorCause::NotBool { place, found: bytes.get(place).copied().unwrap_or(0) }.into()
         })
     }
 
@@ -255,8 +269,8 @@ impl Tensor {
         self.with_layout(self.layout.slice(range)?)
     }
 
-    /// `range` of dimension `dim`, and all of the others, sharing the memory. `None` without such a dimension, or if the
-    /// range leaves it.
+    /// `range` of dimension `dim`, and all of the others, sharing the memory. `None` without such a dimension, or if
+    /// the range leaves it.
     ///
     /// ```
     /// use batchloom::Tensor;
@@ -287,8 +301,8 @@ impl Tensor {
     }
 
     /// The pieces of `len` elements that begin at every `step`-th element of dimension `dim`, sharing the memory: their
-    /// number takes the place of that dimension, and their elements are a new last one. Elements at the end that fill no
-    /// piece are left out. `None` without such a dimension, if it is shorter than `len`, or if `step` is 0.
+    /// number takes the place of that dimension, and their elements are a new last one. Elements at the end that fill
+    /// no piece are left out. `None` without such a dimension, if it is shorter than `len`, or if `step` is 0.
     ///
     /// ```
     /// use batchloom::Tensor;

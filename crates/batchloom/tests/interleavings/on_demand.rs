@@ -9,7 +9,7 @@ use super::{ROW, Reached, explore, planned, samples_of, settings, with};
 use crate::batching::LengthBuckets;
 use crate::dataset::{MapDataset, OnError, Sample, Source, SourceError};
 use crate::error::ReadError;
-use crate::{Error, Loader, Tensor};
+use crate::{Loader, Tensor};
 
 /// Rows of 8 values that are all the number of the sample, one of which may fail; or as many of these rows as its size
 /// says, so that a batch is laid out once its samples are read.
@@ -95,8 +95,8 @@ fn errors_come_in_their_place() {
                 for expected in planned(&loader, epoch) {
                     match blocks.next().unwrap() {
                         Ok(block) => assert_eq!(samples_of(&block), expected),
-                        Err(Error::Read(ReadError::Failed { sample, .. })) => {
-                            assert_eq!(sample, fails);
+                        Err(error) if matches!(error.reading(), Some(ReadError::Failed { .. })) => {
+                            assert_eq!(error.sample(), Some(fails));
                             assert!(expected.contains(&fails));
                             assert!(blocks.next().unwrap().is_err());
                             break;

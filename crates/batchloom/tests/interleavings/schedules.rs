@@ -11,6 +11,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::thread::yield_now;
 
 use crate::sync::process;
+use crate::{Error, Kind};
 
 thread_local! {
     /// The number of the latest thread of this schedule.
@@ -19,6 +20,11 @@ thread_local! {
     static FIRST: Cell<Option<usize>> = const { Cell::new(None) };
     /// The thread that is in the child now, with those that were started after the fork.
     static CHILD: Cell<Option<TaskId>> = const { Cell::new(None) };
+}
+
+/// Returns true for the error of an iteration that another process started.
+pub(super) fn is_forked(error: &Error) -> bool {
+    error.kind() == Kind::Runtime && error.to_string().contains("this iterator was started in process")
 }
 
 /// Does `work` as if in a forked child, the same one each time: of all threads, it has this one and those that were started

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import batchloom._native as _native
 import numpy
 from batchloom.arguments import caller, choice
-from batchloom.collate.field_names import LateFieldNames
-from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Made, Memory
+from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
-from batchloom.dataset.map.reader import SampleReader, described, short, takes_rng
+from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import shared_draw
+from batchloom.dataset.map.source import ItemSource, described, short
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, SampleError, many
-from batchloom.samples.sizes import Sizes, checked
-
-if TYPE_CHECKING:
-    from batchloom.arrays.field import Field
-    from batchloom.batching.rules import Rule
-    from batchloom.collate.fields import Fields
-    from batchloom.collate.schema import CollateOptions
-    from batchloom.device.pipeline import Collator
-    from batchloom.device.resident import Resident
+from batchloom.samples.sizes import Sizes
 
 ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")
-
-# Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
-LEAST, MOST = 1 << 16, 8
 
 
 class MapDataset(Dataset[Any]):
@@ -83,8 +70,10 @@ class MapDataset(Dataset[Any]):
 
     Raises:
         ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, or an option is unknown.
-        DataError: ``sizes`` are not as many as items, or no numbers from 0 to 2**32 - 1.
+        DataError: ``sizes`` and items differ in number, or a size is no number from 0 to 2**32 - 1.
     """
+
+    _samples: ItemSamples
 
     def __init__(
         self,
@@ -105,25 +94,19 @@ class MapDataset(Dataset[Any]):
             raise ArgumentError(f"fn is a {type(fn).__name__}; expected a function of an item, or None")
         if sizes is not None and key is not None:
             raise ArgumentError("sizes and key are both given; expected one of them")
-        self._items, self._fn = items, fn
-        self._on_error = choice("on_error", on_error, ON_ERROR)
-        self._workers = choice("workers", workers, WORKERS)
         columns = [columns] if isinstance(columns, str | int) else columns
         if columns is not None and not isinstance(columns, Iterable):
             raise ArgumentError(f"columns is {columns!r}; expected names of fields, or places in samples")
-        self._columns = None if columns is None else tuple(columns)
-        self._variable = self._named_variable(LateFieldNames())
+        source = ItemSource(items, fn)
+        options = ReadOptions(
+            None if columns is None else tuple(columns),
+            choice("on_error", on_error, ON_ERROR),
+            choice("workers", workers, WORKERS),
+        )
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
-        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes", samples=len(items)))
-        if self._own is None and self._columns is not None:
-            raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
-        self._reader = SampleReader(items, fn)
-        if self._workers == "processes":
-            from batchloom.dataset.map.processes import require_picklable
-
-            require_picklable(self._reader)
-        elif (drawing := shared_draw(fn, items)) is not None:
+        self._samples = ItemSamples(source, sizes, options)
+        if options.workers == "threads" and (drawing := shared_draw(fn, items)) is not None:
             warnings.warn(
                 f"{drawing} draws from a generator that threads share, so its numbers depend on timing and do not "
                 'resume; use the parameter rng of fn, or workers="processes", where they are seeded for each sample',
@@ -133,121 +116,53 @@ class MapDataset(Dataset[Any]):
     @property
     def items(self) -> Any:
         """The items, as they were given."""
-        return self._items
+        return self._samples.source.items
 
     @property
     def sizes(self) -> Sizes | None:
         """The size of each sample; ``None`` if all count the same."""
-        if self._own is None or self._selection is None:
-            return self._own
-        chosen: Sizes = self._own[numpy.from_dlpack(self._selection.numbers())]
-        return chosen
-
-    def _named_variable(self, names: LateFieldNames) -> list[str]:
-        """Return the names of the fields that are as long as the size of their sample."""
-        return [names.name("columns", field) for field in self._columns or ()]
-
-    def _field_names(self, rule: Rule | None = None) -> LateFieldNames:
-        names = LateFieldNames()
-        self._named_variable(names)
-        return names
-
-    def _whole_len(self) -> int:
-        return len(self._items)
-
-    def _sample(self, sample: int) -> Any:
-        """Return one sample, which is made now: with the random numbers of epoch 0 of seed 0."""
-        return self._reader.sample(self._row(sample), 0, 0)
-
-    def _made(self) -> Made:
-        options = {"sizes": self._own, "columns": self._columns, "on_error": self._on_error, "workers": self._workers}
-        return _rebuild, (type(self), self._items, self._fn, options)
+        return self._samples.sizes()
 
     def __repr__(self) -> str:
-        named = "" if self._fn is None else f", {getattr(self._fn, '__name__', self._fn)}"
-        return f"MapDataset({type(self._items).__name__}{named}; {many(len(self), 'sample')})"
+        items, fn = self._samples.source.items, self._samples.source.fn
+        named = "" if fn is None else f", {getattr(fn, '__name__', fn)}"
+        return f"MapDataset({type(items).__name__}{named}; {many(len(self), 'sample')})"
 
-    def _joined(self, others: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:
+
+class ItemSamples(OnDemandSamples[ItemSource]):
+    """Samples that a function makes of items."""
+
+    @override
+    def recipe(self) -> Recipe:
+        return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options)
+
+    @override
+    def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:
         # Its items are pairs: the number of a dataset, and an item of that. Each sample is made by its own function.
-        parts = [self, *(other for other in others if isinstance(other, MapDataset))]
-        require_same((self, *others))
+        require_same(datasets)
+        parts = [held for held in map(samples_of, datasets) if isinstance(held, ItemSamples)]
+        options = self.options
         for number, part in enumerate(parts):
             for name in ("workers", "on_error", "columns"):
-                found, expected = getattr(part, f"_{name}"), getattr(self, f"_{name}")
+                found, expected = getattr(part.options, name), getattr(options, name)
                 if found != expected:
                     raise ArgumentError(
                         f"{name} is {expected!r} in dataset 0 and {found!r} in dataset {number}; expected the same"
                     )
-            if (part._own is None) != (self._own is None):
+            if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
-        chosen = [None if part._selection is None else numpy.from_dlpack(part._selection.numbers()) for part in parts]
+        sources = [part.source for part in parts]
         return MapDataset(
-            JoinedItems([(part._items, numbers) for part, numbers in zip(parts, chosen, strict=True)]),
-            JoinedFunction([(part._fn, part._fn is not None and takes_rng(part._fn)) for part in parts], source),
-            sizes=None if self._own is None else numpy.concatenate([part.sizes for part in parts]),
-            columns=self._columns,
-            on_error=self._on_error,
-            workers=self._workers,
+            JoinedItems([(part.source.items, part.chosen()) for part in parts]),
+            JoinedFunction([(each.fn, each.takes_rng) for each in sources], source),
+            sizes=None if self.own_sizes is None else numpy.concatenate([part.sizes() for part in parts]),
+            columns=options.columns,
+            on_error=options.on_error,
+            workers=options.workers,
         )
 
-    def _native_dataset(self) -> _native.Dataset:
-        return self._engine(self._reader)
 
-    @property
-    def _is_on_demand(self) -> bool:
-        return True
-
-    def _for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
-        assert isinstance(fields.namer.names, LateFieldNames)
-        whole = fields.whole is not None
-        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names)
-        if whole and self._on_error == "skip":
-            raise ArgumentError(
-                'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
-                'expected on_error="raise", or slots of single fields'
-            )
-        if self._workers == "threads":
-            return self._engine(reader, whole=whole), None
-        from batchloom.dataset.map.processes import SampleProcesses, require_picklable
-
-        # As many as the loader has threads: each waits for one.
-        require_picklable(reader)
-        processes = SampleProcesses(reader, threads or min(_cores(), MOST))
-        return self._engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
-
-    def _engine(
-        self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
-    ) -> _native.Dataset:
-        """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
-        sizes = None if self._own is None else _native.borrow(self._own, "sizes")
-        fields = None if self._columns is None else self._variable
-        found = _native.Dataset.on_demand(
-            reader, processes, whole, self._whole_len(), sizes, fields, self._on_error == "skip"
-        )
-        return found if self._selection is None else found.select(self._selection)
-
-    def _schema(self, columns: Columns) -> Schema:
-        return Schema((), named=False)  # no sample was read yet
-
-    def _late_schema(self, columns: Columns, nesting: str) -> Schema:
-        structure = self._reader.structures.of_text(nesting)
-        own = len(structure.names)
-        frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
-        found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
-        further = [name for name, _ in columns[own:]]
-        if BOUNDARIES in further:
-            further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
-        build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
-        return Schema(found, named=structure.is_named, ragged=self._own is not None, build=build)
-
-    def _arrays(self) -> tuple[Field, ...]:
-        return ()
-
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        raise ArgumentError("samples are made on demand; expected resident=False")
-
-
-def samples_of(dataset: Dataset[Any]) -> MapDataset:
+def one_by_one(dataset: Dataset[Any]) -> MapDataset:
     """Return the samples of a dataset in memory one by one, for functions that make batches of them.
 
     Raises:
@@ -264,11 +179,6 @@ def samples_of(dataset: Dataset[Any]) -> MapDataset:
     return MapDataset(dataset, sizes=sizes)
 
 
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
     """Return the size of an item by ``key``."""
     try:
@@ -279,5 +189,5 @@ def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
         ) from error
 
 
-def _rebuild(kind: type[MapDataset], items: Any, fn: Any, options: dict[str, Any]) -> MapDataset:
-    return kind(items, fn, **options)
+def _rebuild(items: Any, fn: Any, sizes: Any, options: ReadOptions) -> ItemSamples:
+    return ItemSamples(ItemSource(items, fn), sizes, options)

@@ -1,6 +1,6 @@
 """Processes that read samples: for functions that are bound by the interpreter.
 
-Threads of the engine ask them, without the interpreter (``python/src/dataset/processes.rs``). Here they are started,
+Threads of the engine call them without the interpreter (``python/src/dataset/processes.rs``). Here they are started,
 told of what is not a number, and ended. Arrays do not travel: a process writes them into the slots of a block, which
 lies in memory that both map. Only layouts and errors are pickled.
 """
@@ -121,7 +121,7 @@ class Starter:
         self._workers: list[Worker] = []
 
     def __call__(self, ours: int, other: int) -> Worker:
-        """Start a process, given the files of the two ends of its connection, of which the other becomes its own."""
+        """Start a process, given the files of both ends of its connection; it takes the other end."""
         if self._process != os.getpid():
             self._process, self._workers = os.getpid(), []
         worker = Worker(self, ours, other)
@@ -177,7 +177,7 @@ class Worker:
         return LAYOUT + pickled((number, self._structures.of_text(text), fields))
 
     def look(self, is_called_off: bool) -> bool:
-        """Return whether the process is alive; say that its request was called off."""
+        """Return whether the process is alive; note that its request was called off."""
         if is_called_off:
             self._status[CALLED_OFF] = 1
         return self.is_alive()

@@ -1,15 +1,12 @@
-"""Reading of samples: calls the function of the user, and takes apart what it returns."""
+"""Reading of samples: asks a source for them, and takes apart what it gives."""
 
 from __future__ import annotations
 
-import inspect
-import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-import numpy
+from batchloom.dataset.map.source import Refused, SampleSource, described, failed
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
 
@@ -17,25 +14,12 @@ if TYPE_CHECKING:
     from batchloom.collate.field_names import LateFieldNames
     from batchloom.collate.slots import SlotFunction
 
-# Items in messages are cut to this many characters.
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = 200
-
-
-def short(item: Any) -> str:
-    """Return the text of an item for a message, cut."""
-    try:
-        return _short.repr(item)
-    except Exception:
-        return f"a {type(item).__name__}"
-
 
 class SampleReader:
-    """Makes samples of items with a function of the user.
+    """Reads samples of a source, and takes them apart.
 
     Args:
-        items: The items, by number.
-        fn: The function that makes a sample of an item; ``None`` if items are samples.
+        source: The source.
         functions: The functions that fill slots, by field.
         whole: The function that makes a batch of a list of samples; ``None`` if the engine makes batches.
         named: The fields that arguments of a loader name; ``None`` where there is no loader.
@@ -43,22 +27,20 @@ class SampleReader:
 
     def __init__(
         self,
-        items: Any,
-        fn: Callable[..., Any] | None,
+        source: SampleSource,
         functions: Mapping[str, Callable[..., None]] | None = None,
         whole: Callable[[list[Any]], Any] | None = None,
         named: LateFieldNames | None = None,
     ) -> None:
-        self.items, self.fn, self.functions, self.whole = items, fn, dict(functions or {}), whole
+        self.source, self.functions, self.whole = source, dict(functions or {}), whole
         self.named = named
         self.structures = Structures()
-        self._draws = fn is not None and takes_rng(fn)
 
     def sample(self, number: int, seed: int, epoch: int) -> Any:
-        """Return a sample as the function makes it, in an epoch of a run.
+        """Return a sample as the source gives it, in an epoch of a run.
 
         Raises:
-            SampleError: The item cannot be had, or the function fails.
+            SampleError: It cannot be had.
         """
         for found in self.samples((number,), seed, epoch):
             if type(found) is Refused:
@@ -66,42 +48,8 @@ class SampleReader:
         return found
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
-        """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true."""
-        return self._made(numbers, seed, epoch, stop)
-
-    def _made(
-        self,
-        numbers: Iterable[int],
-        seed: int,
-        epoch: int,
-        stop: Any,
-        announced: Any = None,
-        seeded: Callable[[int, int, int], None] | None = None,
-    ) -> Iterator[Any]:
-        """Yield samples. First the number of each is written to ``announced``, and ``seeded`` is called for it.
-
-        The function is called in this loop itself: a call in between would cost a cheap function some of its time.
-        """
-        items, fn, draws = self.items, self.fn, self._draws
-        for number in numbers:
-            if stop:
-                break
-            if announced is not None:
-                announced[0] = number
-            if seeded is not None:
-                seeded(seed, epoch, number)
-            item = None
-            try:
-                item = items[number]
-                if fn is None:
-                    found = item
-                elif draws:
-                    found = fn(item, rng=generator(seed, epoch, number))
-                else:
-                    found = fn(item)
-            except Exception as error:
-                found = Refused(_failed(number, item, described(error)), error)
-            yield found
+        """Yield samples as the source gives them, or the reason that one cannot be had, until ``stop`` is true."""
+        return self.source.samples(numbers, seed, epoch, stop)
 
     def beside(
         self,
@@ -110,12 +58,12 @@ class SampleReader:
         named: LateFieldNames,
     ) -> SampleReader:
         """Return the same reader beside the functions that fill slots, or make batches, and fields that are named."""
-        reader = SampleReader(self.items, self.fn, slot_functions, whole, named)
+        reader = SampleReader(self.source, slot_functions, whole, named)
         reader.structures = self.structures
         return reader
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.items, self.fn, self.functions, self.whole
+        return self.source, self.functions, self.whole
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -146,8 +94,7 @@ class SampleReader:
         try:
             return self.structures.taken(sample)
         except Error as error:
-            item = None if self.fn is None else self.items[number]
-            raise _failed(number, item, str(error)) from error
+            raise failed(number, self.source.item(number), str(error)) from error
 
     def batch(
         self, numbers: list[int], seed: int, epoch: int, stop: Any
@@ -212,40 +159,3 @@ class SampleReader:
         if structure is self.structures.of_text(text) and slots.put_arrays(place, arrays):
             return None
         return structure, [(array.dtype, array.shape) for array in arrays]
-
-
-class Refused:
-    """The error of a sample, told apart from anything that a function returns."""
-
-    def __init__(self, error: SampleError, cause: Exception) -> None:
-        self.error = error
-        error.__cause__ = cause
-
-
-def _failed(number: int, item: Any, reason: str) -> SampleError:
-    named = "" if item is None else f" (item {short(item)})"
-    return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
-
-
-def described(error: BaseException) -> str:
-    """Return the type and the message of any error, even of one that cannot be turned into text."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return f"{type(error).__name__}, which has no message: its __str__ fails"
-
-
-def takes_rng(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter named ``rng`` that is not bound yet."""
-    if isinstance(function, partial) and "rng" in function.keywords:
-        return False
-    try:
-        return "rng" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
-    """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
-    first, second = _native.sample_key(seed, epoch, sample)
-    return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))

@@ -90,7 +90,7 @@ def _seed(first: int, second: int) -> None:
 
 
 def _states() -> tuple[Any, ...]:
-    """Return what tells the states of generators that were seeded by zeros, and leave them as they are.
+    """Return a fingerprint of the states of generators seeded by zeros; leave the generators as they are.
 
     To take a state apart, or to seed anew, costs as much as several samples of a fast function: so the memory of states
     is compared where it can be had.

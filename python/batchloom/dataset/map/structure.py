@@ -62,7 +62,7 @@ class Structure:
     Attributes:
         root: The outermost node, or the framework of the only array.
         names: The names of the arrays: keys and places on the way to each, joined by dots.
-        frameworks: The framework of each array. Numbers are of that of the first array.
+        frameworks: The framework of each array. Numbers are of the framework of the first array.
     """
 
     root: Node | str
@@ -71,7 +71,7 @@ class Structure:
 
     @property
     def text(self) -> str:
-        """The structure in words, by which samples are compared."""
+        """The structure in words; samples are compared by it."""
         return str(self.root)
 
     @property
@@ -109,7 +109,7 @@ class Structure:
         return FieldNames(dict(zip(self.names, dtypes, strict=True)), {}, places)
 
     def builder(self, further: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
-        """Return the function that makes a batch of arrays: those of samples, and then ``further`` ones by name."""
+        """Return the function that makes a batch of arrays: the arrays of samples, then ``further`` arrays by name."""
         root, own = self.root, len(self.names)
 
         def build(arrays: tuple[Any, ...]) -> Any:
@@ -156,7 +156,7 @@ class Structures:
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
 
     def _remembered(self, sample: Any, found: list[tuple[str, Any]], types: Any) -> Structure:
-        """Return the structure of a sample whose arrays were found; remember it by the types of its parts."""
+        """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
         names = tuple(name for name, _ in found)
         known = [_framework(name, part) for name, part in found]
         usual = next((framework for framework in known if framework is not None), DEFAULT_FRAMEWORK)
@@ -174,12 +174,12 @@ class Structures:
         return self._of_text[text]
 
     def add(self, structure: Structure) -> Structure:
-        """Remember a structure that another process has seen; return the one that is known."""
+        """Remember a structure that another process has seen; return the known structure that equals it."""
         return self._of_text.setdefault(structure.text, structure)
 
 
 def _types(sample: Any) -> tuple[list[Any], Any]:
-    """Return the parts of a sample, and the types that tell its structure; ``None`` if these do not."""
+    """Return the parts of a sample, and the types that decide its structure; ``None`` if types do not decide it."""
     kind = type(sample)
     keys: Any = None
     if kind is dict:
@@ -223,7 +223,7 @@ def _collect(value: Any, path: str, found: list[tuple[str, Any]]) -> None:
 
 
 def _node(value: Any, frameworks: Any) -> Node | str:
-    """Return the node for a sample, or for a part of one, whose arrays are of these frameworks."""
+    """Return the node for a sample, or for a part of one, given the frameworks of its arrays."""
     children = _children(value)
     if children is None:
         return str(next(frameworks))

@@ -3,7 +3,7 @@
 Promises:
 
 - Requests are answered one after the other, until the connection ends.
-- The status, which both sides map, says which sample is being read, so that one that ends the process is named.
+- Both sides map the status, the number of the sample being read, so that a sample that ends the process is named.
 - Any failure is an answer. Errors travel with their traceback as text.
 """
 
@@ -25,8 +25,9 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.map.reader import SampleReader, described
+from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.seeded_generators import SeededGenerators
+from batchloom.dataset.map.source import described
 from batchloom.dataset.map.structure import Structure
 from batchloom.errors import LoaderError, SampleError
 
@@ -142,7 +143,7 @@ def _end_with_parent() -> None:
 
 
 def _answers(reader: bytes, status: memoryview) -> Answers | Failure:
-    """Return the answers of a reader that was pickled, or the reason that there is none."""
+    """Return the answers of a reader that was pickled, or the reason why it cannot be read."""
     try:
         return Answers(reduction.ForkingPickler.loads(reader), status)
     except Exception as error:
@@ -203,7 +204,7 @@ class Answers:
         return numpy.frombuffer(self._segments[segment], numpy.uint8, length, offset)
 
     def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
-        """Return the answer to a request, which begins with the requests whose samples are not needed any more."""
+        """Return the answer to a request, which begins with the requests that are called off."""
         done = numbers[0]
         for part in numbers[1 : 1 + done]:
             self._held.pop(part, None)
@@ -287,7 +288,7 @@ class ProcessReader(SampleReader):
     """Makes samples as ``reader`` does, beside the generators and the status of a process."""
 
     def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
-        super().__init__(reader.items, reader.fn, reader.functions, reader.whole)
+        super().__init__(reader.source, reader.functions, reader.whole)
         self._generators, self._announced = generators, status[SAMPLE : SAMPLE + 1]
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
@@ -295,8 +296,7 @@ class ProcessReader(SampleReader):
         generators = self._generators
 
         def made(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
-            seeded = generators.seed if generators.are_drawn else None
-            return self._made(some, seed, epoch, stop, self._announced, seeded)
+            return self.source.samples(self._announce(some, seed, epoch), seed, epoch, stop)
 
         def one(number: int) -> Any:
             return next(made((number,)))
@@ -305,6 +305,16 @@ class ProcessReader(SampleReader):
             return made(numbers, stop)
         wanted = takewhile(lambda _: not stop, numbers)
         return (generators.first(partial(one, number)) for number in wanted)
+
+    def _announce(self, numbers: Iterable[int], seed: int, epoch: int) -> Iterator[int]:
+        """Yield the numbers of samples; before each is read, the status names it, and generators are seeded."""
+        announced, generators = self._announced, self._generators
+        seeds = generators.are_drawn
+        for number in numbers:
+            announced[0] = number
+            if seeds:
+                generators.seed(seed, epoch, number)
+            yield number
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -169,7 +169,7 @@ def _read_duration(step: numpy.timedelta64[Any]) -> Length | Calendar:
 
 
 def _parse_name(count: int, name: str, anchor: str | None) -> Length | Calendar | None:
-    """Return the frequency of a name; ``None`` if there is none."""
+    """Return the frequency of a name; ``None`` if the name is unknown."""
     if name in _LENGTHS and anchor is None:
         return Length(name, count * _LENGTHS[name])
     if name in ("D", "B", "MS", "ME") and anchor is None:
@@ -208,7 +208,7 @@ def _infer(times: Array, wall: Callable[[], Array], offsets: Array) -> Length | 
 
 
 def _infer_days(days: Array, step: int, offsets: Array) -> Calendar:
-    """Return the calendar of which ``step`` days is the most frequent step."""
+    """Return the calendar with ``step`` days as the most frequent step."""
     if step == 1 and ((days + 3) % 7 < 5).all():
         fridays = (days[:-1] + 3) % 7 == 4
         if (numpy.diff(days)[fridays] == 3).any():

@@ -25,7 +25,7 @@ class SeriesOptions(NamedTuple):
     """The arguments of a dataset that its series are read by, as users give them.
 
     Attributes:
-        id: The column of a frame that tells series apart.
+        id: The column of a frame with the name of the series.
         time: The times of steps, or the column that holds them.
         freq: The step from each time to the next.
         fill: The values of missing steps.

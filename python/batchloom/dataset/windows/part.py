@@ -30,7 +30,7 @@ class Part(NamedTuple):
     """The part of their time in which series have windows.
 
     Attributes:
-        ranges: Ranges of steps, each cut from the one before; none for all steps.
+        ranges: Ranges of steps, each cut from the range before; empty for all steps.
     """
 
     ranges: tuple[TimeRange, ...] = ()

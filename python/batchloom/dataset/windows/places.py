@@ -19,7 +19,7 @@ class WindowPlace(NamedTuple):
     start: int
     """The first step of the window in its series, as batches with ``index=True`` hold it.
 
-    It is negative if zeros come before the series. With ``offsets``, it is the step of the anchor.
+    It is negative if zeros are put before the series. With ``offsets``, it is the step of the anchor.
     """
     missing: int
     """The steps of zeros before the series."""

@@ -48,7 +48,7 @@ class Scaler:
     """The scales of ``y``."""
 
     per_series: bool
-    """``True`` if each series has a scale of its own."""
+    """``True`` if each series has its own scale."""
 
     def of_columns(self, columns: Callable[[Array], Array]) -> Scaler:
         """Return the same scale, with ``columns`` of the scales of ``x`` for ``y``."""

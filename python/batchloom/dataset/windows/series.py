@@ -61,7 +61,7 @@ class Series(NamedTuple):
 
         Args:
             series: The series: a frame, an array or arrays; where the shape has fields, columns with their names.
-            options: The options by which they are read.
+            options: The options for reading the series.
             covariates: The fields that the dataset adds.
             shape: The shape of the windows that are cut from them.
         """
@@ -135,7 +135,7 @@ class Series(NamedTuple):
         Args:
             scale: The name of a scale, a :class:`Scaler` or a transformer.
             rows: Returns the ranges of rows of each series to which a scale is fitted.
-            per_series: ``True`` if each series has a scale of its own.
+            per_series: ``True`` if each series has its own scale.
 
         Raises:
             ArgumentError: An unknown scale, or series that are scaled already or have no ``x``.
@@ -210,7 +210,7 @@ class Series(NamedTuple):
 
     @classmethod
     def from_pickle(cls, state: dict[str, Any]) -> Series:
-        """Return the series of which :meth:`to_pickle` returned the attributes."""
+        """Return the series with the attributes that :meth:`to_pickle` returned."""
         fields = _borrow(state["fields"])
         looked_up = {
             name: LookedUp(of, None if rows is None else Field(name, rows))
@@ -240,7 +240,7 @@ def _add_rows(
     shape: WindowShape,
     windows: _native.Windows,
 ) -> None:
-    """Add labels and rows of series: labels of steps to the fields, all others to what is looked up.
+    """Add labels and rows of series: labels of steps to the fields, the rest to what is looked up.
 
     Raises:
         ArgumentError: A name is taken, or the number of labels fits several units.

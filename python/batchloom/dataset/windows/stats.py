@@ -24,7 +24,7 @@ class WindowStats:
     series_bytes: int
     """Bytes of the arrays themselves."""
     stacked_bytes: int
-    """Bytes of the windows of an epoch, each copied to arrays of its own."""
+    """Bytes of the windows of an epoch, each copied to separate arrays."""
     gathered_bytes: int
     """Bytes of a batch of windows that owns its memory, as with ``shuffle=True``."""
     viewed_bytes: int

@@ -83,7 +83,7 @@ def read_origin(start: Any, timeline: Timeline, ranges: Array) -> _native.PartEn
     """Return the place at which a backtest begins, from a share, a step or a time.
 
     Raises:
-        ArgumentError: It is none of these.
+        ArgumentError: The value is neither.
     """
     return _read_end(_kind(start), "start", start, timeline, ranges)
 

@@ -38,7 +38,7 @@ class Timeline(NamedTuple):
         return None if times is None else [times[start:end] for start, end in ranges.tolist()]
 
     def require_no_look_ahead(self, ranges: Array) -> None:
-        """Check that no range of a series ends with steps whose values come from steps after it.
+        """Check that no range of a series ends with steps that were filled from steps after it.
 
         Args:
             ranges: The first row and the end of the range of each series, ``[series, 2]``.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer
-from batchloom.arrays.field import Field
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows
-from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Tuples, with_samples
+from batchloom.dataset.concat import StoredSamples
+from batchloom.dataset.location import Location
+from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.backtest import Backtest, read_folds
 from batchloom.dataset.windows.covariates import Covariates
@@ -26,18 +28,10 @@ from batchloom.dataset.windows.sliding import slide
 from batchloom.dataset.windows.stats import WindowStats, count
 from batchloom.dataset.windows.time_split import read_ends, read_origin
 from batchloom.dataset.windows.window_options import WindowOptions
+from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, RangeError, many
 
-if TYPE_CHECKING:
-    from batchloom.collate.schema import CollateOptions
-    from batchloom.device.pipeline import Collator
-    from batchloom.device.resident import Resident
-    from batchloom.device.shards import RowRange
-
 Array = numpy.ndarray[Any, Any]
-
-# The attributes that pickles hold apart, or leave out because they follow from others.
-PICKLED_APART = ("_series", "_shape", "_part", "_windows", "_selection")
 
 
 class WindowDataset(Dataset[Form]):
@@ -77,7 +71,7 @@ class WindowDataset(Dataset[Form]):
         gap: Steps between input and horizon, which neither ``x`` nor the horizon holds.
         stride: Steps from one window to the next.
         targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
-            Evenly spaced columns are a view on the series; others are copied once.
+            Evenly spaced columns are a view on the series; other columns are copied once.
         marks: More values for each step. Series of the same lengths, the names of columns of a frame, or marks that are
             made from ``time``: the names ``"second"``, ``"minute"``, ``"hour"``, ``"weekday"`` (0 is Monday),
             ``"day"``, ``"yearday"``, ``"week"``, ``"month"``, ``"quarter"`` and ``"year"`` are integers as calendars
@@ -99,7 +93,7 @@ class WindowDataset(Dataset[Form]):
             ``series`` is a frame or a dict of arrays ``[time, ...]`` then, without ``input_len``. All steps of a window
             exist; with ``short="pad"`` every step is an anchor, and steps outside the series are zeros, which
             ``state_mask``, ... mark. ``index=True`` adds ``step``, the step of the anchor, in place of ``start``.
-        id: The column of a frame that tells series apart.
+        id: The column of a frame with the name of the series.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
         freq: The step from each time to the next, which is checked: a name as pandas has it (``"s"``, ``"min"``,
             ``"h"``, ``"D"``, ``"W-MON"``, ``"B"``, ``"MS"``, ``"ME"``, ``"QS"``, ``"QE"``, ``"YS"``, ``"YE"``, as in
@@ -109,7 +103,7 @@ class WindowDataset(Dataset[Form]):
         fill: The values of missing steps, which get times and marks too: ``"forward"`` (of the step before),
             ``"linear"`` (on a straight line to the next step, for floats), ``"zero"``, ``"nan"`` or a number; or a dict
             of these by column, by ``"marks"`` or by names of ``past`` and ``future``. ``None``: they are an error.
-        columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
+        columns: The columns of a frame to take; ``None`` for all remaining columns, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series that is too short for its targets: it has fewer steps than ``y``, or no step of
             input beside gap and horizon (fewer than the least ``input_len``, or than ``offsets`` reach over).
@@ -117,7 +111,7 @@ class WindowDataset(Dataset[Form]):
             them as ``series_without_windows``. ``"pad"`` makes one window of each, whose first targets are zeros that
             nobody measured: batches hold the masks then, as with ``mask=True``. A series that has all targets and is
             shorter than a window makes one window, whose input begins with zeros.
-        sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
+        sampled_by: ``"windows"``: an epoch has every window once. ``"series"``: every series equally often;
             those with fewer windows repeat them.
         mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
             They are True at steps that ``fill`` put in, which :attr:`filled` tells apart.
@@ -136,6 +130,8 @@ class WindowDataset(Dataset[Form]):
         DTypeError: Elements that cannot be moved as bytes, or not filled so; a column that does not hold numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
+
+    _samples: WindowSamples
 
     # fmt: off
     @overload
@@ -185,32 +181,30 @@ class WindowDataset(Dataset[Form]):
     ) -> None:
         lengths = {"horizon": horizon, "label_len": label_len, "gap": gap, "stride": stride}
         words = {"anchor": anchor, "short": short, "sampled_by": sampled_by}
-        self._shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
+        shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
         covariates = Covariates(past, future, labels, labels_of, static)
         options = SeriesOptions(id, time, freq, fill, columns, targets, marks)
-        self._series = Series.read(series, options, covariates, self._shape)
-        self._part = Part()
-        self._windows = slide(self._series, self._shape, self._part)
+        self._samples = WindowSamples(Series.read(series, options, covariates, shape), shape, Part())
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays of a batch, in order."""
-        return self._windows.names
+        return self._samples.array_windows.names
 
     @property
     def fields(self) -> dict[str, Any]:
         """The series from which each array of a batch is cut."""
-        return {name: field.array for name, field in self._windows.fields().items()}
+        return {name: field.array for name, field in self._samples.array_windows.fields().items()}
 
     @property
     def offsets(self) -> Array:
         """The offsets of series, int64: series ``k`` is the rows ``offsets[k]`` to ``offsets[k + 1]`` of each array."""
-        return self._series.timeline.offsets
+        return self._samples.series.timeline.offsets
 
     @property
     def ids(self) -> list[Any] | None:
         """The id of each series; ``None`` unless they came in a frame with ids."""
-        return self._series.ids
+        return self._samples.series.ids
 
     @property
     def times(self) -> Array | None:
@@ -218,38 +212,38 @@ class WindowDataset(Dataset[Form]):
 
         The field ``time`` of a batch counts in their unit: ``batch["time"].view(dataset.times.dtype)`` for NumPy.
         """
-        return self._series.timeline.times
+        return self._samples.series.timeline.times
 
     @property
     def filled(self) -> Array | None:
         """``True`` at each step of all series that was missing and was filled; ``None`` without ``freq``."""
-        return self._series.timeline.filled
+        return self._samples.series.timeline.filled
 
     @property
     def series(self) -> Array:
         """The number of the series of each sample; int64. To split by series: ``select(dataset.series < 80)``."""
-        return self._windows.begins()[0]
+        return self._samples.array_windows.begins()[0]
 
     @property
     def anchor(self) -> int:
         """The step of a window that is its anchor: with ``offsets``, the steps before it; else 0."""
-        return self._shape.anchor_step
+        return self._samples.shape.anchor_step
 
     def place(self, sample: int) -> WindowPlace:
         """Return the place of a window in its series, to join predictions with series and times."""
-        return place_of(self._windows, self._number(sample))
+        return place_of(self._samples.array_windows, self._number(sample))
 
     def sample_at(self, series: int, start: int) -> int:
         """Return the number of the first sample at a place, as batches with ``index=True`` or :meth:`place` give it.
 
         Args:
             series: The number of the series.
-            start: The first step of the window, negative if zeros come before; with ``offsets``, its anchor's step.
+            start: The first step of the window, negative if zeros are put before; with ``offsets``, its anchor's step.
 
         Raises:
             RangeError: There is no such window.
         """
-        return find_sample(self._windows, series, start)
+        return find_sample(self._samples.array_windows, series, start)
 
     def _number(self, sample: int) -> int:
         """Return the number of a sample, which may count from the end."""
@@ -263,7 +257,7 @@ class WindowDataset(Dataset[Form]):
 
         A part of a split counts what is in the part, except for ``series_bytes``: parts share the arrays.
         """
-        return count(self._windows, integer("batch_size", batch_size, least=1))
+        return count(self._samples.array_windows, integer("batch_size", batch_size, least=1))
 
     def scale(self, scale: Any, *, per_series: bool = False) -> Self:
         """Return the windows of scaled series, ``(value - center) / scale``: inputs and targets alike.
@@ -280,18 +274,19 @@ class WindowDataset(Dataset[Form]):
             scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
                 ``"minmax"`` (to 0 and 1); the ``scaler`` of another dataset; or a transformer of scikit-learn that was
                 fitted to the columns of ``x``.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
 
         Raises:
             ArgumentError: An unknown scale, a transformer that was not fitted, or series that are scaled already.
             DataError: A scale that is not finite, or is one of another number of columns or series.
         """
-        return self._over(self._scale(scale, per_series))
+        samples = self._samples
+        return with_samples(self, samples.over(samples.scaled(scale, per_series)))
 
     @property
     def scaler(self) -> Any:
         """The scale of the series: a :class:`Scaler`, or the transformer that was given; ``None`` without one."""
-        return self._series.scaler
+        return self._samples.series.scaler
 
     def unscale(self, y: Any, samples: Any = None) -> Any:
         """Return targets, or predictions of them, in the units of the series.
@@ -308,7 +303,9 @@ class WindowDataset(Dataset[Form]):
             DataError: Another number of columns than ``y`` has, or another number of samples.
             DTypeError: Complex numbers.
         """
-        return self._series.unscale(y, samples, lambda sample: self._windows.native.place(self._number(sample))[0])
+        return self._samples.series.unscale(
+            y, samples, lambda sample: self._samples.array_windows.native.place(self._number(sample))[0]
+        )
 
     def split(
         self,
@@ -337,7 +334,7 @@ class WindowDataset(Dataset[Form]):
                 first and the last of three parts hold ``int(steps * share)`` steps, and the second one the rest.
             reach_back: If ``True``, inputs may reach into the previous part.
             scale: A scale for all parts, which is fitted to the first one alone: see :meth:`scale`.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
             ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
                 parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
                 last may be ``None``, for the rest. When splitting a part, steps and shares are relative to that part.
@@ -351,13 +348,14 @@ class WindowDataset(Dataset[Form]):
         """
         if not isinstance(reach_back, bool):
             raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
-        ranges, native = ranges_of(self._windows.native), self._windows.native
-        ends_of_parts = read_ends(ends, borders, by, rounding, self._series.timeline, ranges)
-        parts = tuple(self._within(ranges, part, reach_back) for part in native.split(ends_of_parts, reach_back))
-        if scale is None:
-            return parts
-        series = parts[0]._scale(scale, per_series)
-        return tuple(part._over(series) for part in parts)
+        samples = self._samples
+        ranges, native = ranges_of(samples.array_windows.native), samples.array_windows.native
+        ends_of_parts = read_ends(ends, borders, by, rounding, samples.series.timeline, ranges)
+        parts = [samples.within(ranges, part, reach_back) for part in native.split(ends_of_parts, reach_back)]
+        if scale is not None:
+            series = parts[0].scaled(scale, per_series)
+            parts = [part.over(series) for part in parts]
+        return tuple(with_samples(self, part) for part in parts)
 
     def backtest(
         self,
@@ -370,7 +368,7 @@ class WindowDataset(Dataset[Form]):
         scale: Any = None,
         per_series: bool = False,
     ) -> Backtest[Self]:
-        """Return pairs ``(train, test)`` whose origin moves on: ``for train, test in dataset.backtest(24): ...``.
+        """Return pairs ``(train, test)`` with a moving origin: ``for train, test in dataset.backtest(24): ...``.
 
         The origin is the step at which the horizons of ``test`` begin; windows of ``train`` lie wholly before it. The
         inputs of ``test`` may reach back before the origin, as they would in production. A series takes part in a fold
@@ -384,113 +382,118 @@ class WindowDataset(Dataset[Form]):
                 counts the folds after which it moves. Until then, ``train`` is the same object.
             train_len: The steps of ``train``; ``None`` for all before the origin.
             scale: A scale for both, fitted to ``train`` alone whenever it moves: see :meth:`scale`. Each is a copy.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
 
         Raises:
             ArgumentError: A number that makes no sense, or a start that lies outside the series.
             DataError: A fold without a window.
         """
-        ranges, timeline = ranges_of(self._windows.native), self._series.timeline
-        steps = self._shape.horizon or self._shape.span if horizon is None else integer("horizon", horizon, least=1)
-        folds = read_folds(self._windows.native, read_origin(start, timeline, ranges), steps, stride, refit, train_len)
+        samples, shape = self._samples, self._samples.shape
+        native, timeline = samples.array_windows.native, samples.series.timeline
+        ranges = ranges_of(native)
+        steps = shape.horizon or shape.span if horizon is None else integer("horizon", horizon, least=1)
+        folds = read_folds(native, read_origin(start, timeline, ranges), steps, stride, refit, train_len)
 
         def scale_by(train: Self) -> Callable[[Self], Self]:
-            series = train._scale(scale, per_series)
-            return lambda dataset: dataset._over(series)
+            series = train._samples.scaled(scale, per_series)
+            return lambda dataset: with_samples(dataset, dataset._samples.over(series))
 
-        return Backtest(folds, partial(self._within, ranges), None if scale is None else scale_by)
-
-    def _scale(self, scale: Any, per_series: bool) -> Series:
-        """Return the scaled series, by a scale that is fitted to the steps of this dataset."""
-        rows = partial(covered_rows, self._windows, selected=self._selection is not None)
-        return self._series.scale(scale, rows, per_series=per_series)
-
-    def _over(self, series: Series) -> Self:
-        """Return the same windows over other series."""
-        windows = slide(series, self._shape, self._part)
-        return self._copy(series, self._part, windows if self._selection is None else windows.select(self._selection))
-
-    def _within(self, whole: Array, native: _native.Windows, reach_back: bool) -> Self:
-        """Return the dataset of windows in a range of each series; ``whole`` are the ranges of this dataset."""
-        ranges = ranges_of(native)
-        self._series.timeline.require_no_look_ahead(ranges)
-        part = self._part.within(whole, ranges, reach_back)
-        return self._copy(self._series, part, self._windows.within(native, ranges))
-
-    def _copy(self, series: Series, part: Part, windows: ArrayWindows) -> Self:
-        """Return a dataset of the same shape and class, which shares all other attributes."""
-        dataset = self.__new__(type(self))
-        dataset.__dict__.update(self.__dict__)
-        dataset._series, dataset._part, dataset._windows = series, part, windows
-        return dataset
-
-    def _choose(self, selection: _native.Selection) -> None:
-        self._windows = self._windows.select(selection)
-
-    def _made(self) -> Made:
-        others = {name: value for name, value in self.__dict__.items() if name not in PICKLED_APART}
-        return _rebuild, (type(self), others, self._series.to_pickle(), self._shape, self._part)
+        return Backtest(
+            folds,
+            lambda part, reach_back: with_samples(self, samples.within(ranges, part, reach_back)),
+            None if scale is None else scale_by,
+        )
 
     def __repr__(self) -> str:
-        fields = ", ".join(repr(span.field) for span in self._windows.spans.values())
-        lengths = {name: getattr(self._shape, name) for name in ("input_len", "horizon", "label_len", "gap", "stride")}
+        fields = ", ".join(repr(span.field) for span in self._samples.array_windows.spans.values())
+        lengths = {
+            name: getattr(self._samples.shape, name) for name in ("input_len", "horizon", "label_len", "gap", "stride")
+        }
         shown = ", ".join(f"{name}={value}" for name, value in lengths.items() if value)
         return f"WindowDataset({fields}; {shown}; {many(len(self), 'window')} of {len(self.offsets) - 1} series)"
 
-    def _whole_len(self) -> int:
-        return len(self._windows.native)
 
-    def _sample(self, sample: int) -> Any:
-        return self._windows.sample(sample)
+class WindowSamples(StoredSamples):
+    """Windows over series.
 
-    def _native_dataset(self) -> _native.Dataset:
-        return self._windows.native.dataset()
+    Attributes:
+        series: The series.
+        shape: The shape of a window.
+        part: The part of the series that windows are cut from.
+        array_windows: The windows on the arrays of the series.
+    """
 
-    def _classes(self, option: str, field: str | int) -> Any:
-        classes = self._windows.classes(option, str(field))
-        return super()._classes(option, field) if classes is None else classes
+    is_formed_without_torch = True
 
-    def _arrays(self) -> tuple[Field, ...]:
-        return self._windows.arrays
+    def __init__(self, series: Series, shape: WindowShape, part: Part) -> None:
+        self.series, self.shape, self.part = series, shape, part
+        self._set(slide(series, shape, part))
 
-    def _beside(self) -> tuple[Field, ...]:
-        return self._windows.tables
+    def _set(self, windows: ArrayWindows) -> None:
+        """Set the windows, and where they lie."""
+        self.array_windows, self.location = windows, Location(windows.arrays, windows.tables)
 
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        return self._windows.row_ranges(first, end)
+    @override
+    def whole_len(self) -> int:
+        return len(self.array_windows.native)
 
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        return self._windows.most_rows(samples)
+    @override
+    def sample(self, sample: int) -> Any:
+        return self.array_windows.sample(sample)
 
-    def _element_bytes(self) -> int | None:
-        return self._windows.element_bytes
+    @override
+    def narrow(self, selection: _native.Selection) -> None:
+        self.array_windows = self.array_windows.select(selection, are_neighbours=self.are_neighbours)
 
-    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
-        return self._windows.row_shapes()
+    def scaled(self, scale: Any, per_series: bool) -> Series:
+        """Return the scaled series, by a scale that is fitted to the steps of these windows."""
+        rows = partial(covered_rows, self.array_windows, selected=self.selection is not None)
+        return self.series.scale(scale, rows, per_series=per_series)
 
-    def _schema(self, columns: Columns) -> Schema:
-        return self._windows.schema(columns)
+    def over(self, series: Series) -> WindowSamples:
+        """Return the same windows over other series."""
+        found = WindowSamples(series, self.shape, self.part)
+        return found if self.selection is None else found.select(self.selection)
 
-    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        return self._windows.collator(resident, options)
+    def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:
+        """Return the windows in a range of each series; ``whole`` are the ranges of these windows."""
+        ranges = ranges_of(native)
+        self.series.timeline.require_no_look_ahead(ranges)
+        found = self.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found.part = self.part.within(whole, ranges, reach_back)
+        found._set(self.array_windows.within(native, ranges))
+        return found
 
-    def _in_parts(self) -> frozenset[str]:
-        return frozenset(self._windows.spans)
+    @override
+    def recipe(self) -> Recipe:
+        return _rebuild, (self.series.to_pickle(), self.shape, self.part)
 
-    def _sliceable(self, documents: bool) -> ArrayWindows | None:
-        return self._windows if self._windows.are_strided else None
+    @override
+    def engine(self) -> _native.Dataset:
+        return self.array_windows.native.dataset()
 
-    @property
-    def _is_formed_without_torch(self) -> bool:
-        return True
+    @override
+    def classes(self, option: str, field: str | int) -> Any:
+        classes = self.array_windows.classes(option, str(field))
+        return super().classes(option, field) if classes is None else classes
+
+    @override
+    def row_shapes(self) -> Mapping[str, Sequence[int]]:
+        return self.array_windows.row_shapes()
+
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        return self.array_windows.schema(columns)
+
+    @override
+    def windows(self, documents: bool) -> ArrayWindows | None:
+        return self.array_windows if self.array_windows.are_strided else None
+
+    @override
+    def device_data(self) -> DeviceData:
+        return self.array_windows
 
 
-def _rebuild(
-    kind: type[WindowDataset[Any]], others: dict[str, Any], series: dict[str, Any], shape: WindowShape, part: Part
-) -> WindowDataset[Any]:
-    """Return the dataset of which a pickle holds these attributes."""
-    dataset = kind.__new__(kind)
-    dataset.__dict__.update(others)
-    dataset._series, dataset._shape, dataset._part = Series.from_pickle(series), shape, part
-    dataset._windows = slide(dataset._series, shape, part)
-    return dataset
+def _rebuild(series: dict[str, Any], shape: WindowShape, part: Part) -> WindowSamples:
+    return WindowSamples(Series.from_pickle(series), shape, part)

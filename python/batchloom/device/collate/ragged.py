@@ -31,7 +31,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Variable:
-    """A field whose samples differ in size.
+    """A field with samples of different sizes.
 
     Attributes:
         fetch: Fetches the array ``[rows, ...]``.
@@ -252,6 +252,6 @@ def _spaces(runs: Runs) -> list[list[int]]:
 
 
 def _shape(space: Sequence[int], frame: Frame) -> list[int]:
-    """Return the shape of a padded field: varying extents from ``space``, ``[samples, ...]``, others from ``frame``."""
+    """Return the shape of a padded field: varying extents from ``space``, fixed ones from ``frame``."""
     varying = iter(space[1:])
     return [space[0], *(next(varying) if extent is None else extent for extent in frame)]

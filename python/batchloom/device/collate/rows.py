@@ -20,7 +20,7 @@ class Outline:
     Attributes:
         runs: The runs of the block.
         picks: ``True`` if the table is followed by the elements that are taken of samples.
-        marked: ``True`` if the samples come last, -1 at places that only fill up.
+        marked: ``True`` if the last field holds the samples, -1 at places that only fill up.
     """
 
     def __init__(self, block: _native.Block) -> None:

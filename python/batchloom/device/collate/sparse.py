@@ -1,4 +1,4 @@
-"""Batches of rows of which some fields are sparse: gathered entry by entry, and put into zeros for dense batches.
+"""Batches of rows with sparse fields: gathered entry by entry, and put into zeros for dense batches.
 
 The host knows how many entries each row has, so the device never has to be asked.
 """
@@ -50,7 +50,7 @@ class SparseSource:
     repeats: bool
 
     def count(self, rows: numpy.ndarray[Any, Any], sizes: list[int]) -> EntryCounts:
-        """Count the entries of rows, which are those of batches of the given sizes."""
+        """Count the entries of the rows of batches of the given sizes."""
         starts = self.offsets[rows].astype(numpy.int64)
         lengths = self.offsets[rows + 1] - starts
         bounds, batches, first = [], [], 0

@@ -32,7 +32,7 @@ class LookedUpRows:
     """A field that is looked up for each window.
 
     Attributes:
-        of: The row that it takes: that of the ``"series"``, of the window among all ``"windows"``, or of a step among
+        of: The row that it takes: of the ``"series"``, of the window among all ``"windows"``, or of a step among
             all ``"steps"``.
         fetch: Fetches the array of rows; ``None`` for the number of the series, or the step.
     """

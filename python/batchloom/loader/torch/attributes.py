@@ -13,7 +13,7 @@ class TorchAttributes(PlanAttributes):
     """Attributes of torch's ``DataLoader`` as they are for a loader whose engine forms batches."""
 
     num_workers: int = 0
-    """The number of worker processes: there are none."""
+    """The number of worker processes: 0."""
     pin_memory: bool = False
     """``True`` if batches are copied to pinned memory: with ``device=``, whole blocks are."""
     pin_memory_device: str = ""
@@ -31,11 +31,11 @@ class TorchAttributes(PlanAttributes):
     generator: Any = None
     """The generator that the seed was drawn from, if one was given."""
     in_order: bool = True
-    """``True`` if batches come in order."""
+    """``True``: batches are in order."""
 
     @property
     def sampler(self) -> EpochSamples:
-        """The samples of this rank in the next epoch, in order. Its ``set_epoch`` is that of the loader."""
+        """The samples of this rank in the next epoch, in order. Its ``set_epoch`` calls the loader's."""
         return EpochSamples(self)
 
     @property
@@ -84,7 +84,7 @@ class EpochBatches:
 
     @property
     def batch_size(self) -> int | None:
-        """The number of samples in a batch; ``None`` for rules by which batches differ in it."""
+        """The number of samples in a batch; ``None`` for rules whose batches differ in number."""
         return self._loader.batch_size
 
     @property

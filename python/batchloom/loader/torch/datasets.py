@@ -1,4 +1,4 @@
-"""Datasets of torch whose samples are rows of tensors, and bare arrays: taken as the rows that they are."""
+"""Datasets of torch with rows of tensors, and bare arrays, as datasets of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy
 from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.mixture import Mixture
-from batchloom.dataset.tensors import TensorDataset
+from batchloom.dataset.tensors import RowSamples, TensorDataset
 from batchloom.dataset.tokens import TokenDataset
 from batchloom.errors import ArgumentError
 
@@ -58,7 +58,7 @@ def _rows(dataset: Any) -> TensorDataset | None:
 
 
 def _parts(dataset: Any) -> Dataset[Any] | None:
-    """Return torch's parts of datasets of ours as selections, and its concatenations of any; ``None`` for others."""
+    """Return a ``Subset`` of our dataset as a selection, and a ``ConcatDataset`` of our datasets; else ``None``."""
     data = sys.modules.get("torch.utils.data")
     if isinstance(dataset, Dataset):
         return dataset
@@ -73,11 +73,10 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
 
 
 class _BareRows(TensorDataset):
-    """Rows of one array, whose batches are arrays themselves."""
+    """Rows of one array; a batch is an array, too."""
 
-    @property
-    def _is_bare(self) -> bool:
-        return True
+    def __init__(self, array: Any) -> None:
+        self._samples = RowSamples(None, (array,), is_bare=True)
 
 
 def _is_array(data: Any) -> bool:

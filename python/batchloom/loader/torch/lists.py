@@ -43,7 +43,7 @@ class EpochLists:
         drop_last: If ``True``, samples that do not fill a batch are left out.
 
     Raises:
-        ArgumentError: The sampler gives no lists, or those of one rank among several.
+        ArgumentError: The sampler gives no lists, or the lists of one rank among several.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EpochLists:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch whose lists were read last."""
+        """The epoch of the lists that were read last."""
         return self._epoch
 
     @property
@@ -149,7 +149,7 @@ def refuse_share(name: str, sampler: Any) -> None:
 
 
 def _set_epoch(sampler: Any) -> Any:
-    """Return the method that tells a sampler its epoch: its own, or that of the sampler in it."""
+    """Return the ``set_epoch`` of a sampler, or of the sampler inside it."""
     for found in (sampler, getattr(sampler, "sampler", None)):
         method = getattr(found, "set_epoch", None)
         if callable(method):

@@ -1,4 +1,4 @@
-"""Arguments of torch's ``DataLoader``: those that a loader follows, those that it has no need of, and the others."""
+"""Arguments of torch's ``DataLoader``: which a loader follows, ignores with a warning, or refuses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TorchRequest:
     def lists(
         self, samples: int, batch_size: int | None, batching: Rule | None, shuffle: object, drop_last: object
     ) -> EpochLists | None:
-        """Return the lists of batches that a sampler of so many samples gives; ``None`` without one.
+        """Return the lists of batches that a sampler gives; ``None`` without a sampler.
 
         Raises:
             ArgumentError: Another argument decides the same.
@@ -152,7 +152,7 @@ def accepted(options: TorchOptions) -> TorchRequest:
 
 
 def refuse_collate(function: Any) -> None:
-    """Refuse a function that makes a batch of a list of samples, unless it is the one that torch uses by itself."""
+    """Refuse a function that makes a batch of a list of samples, unless it is torch's default."""
     if function is None or getattr(function, "__module__", "") == "torch.utils.data._utils.collate":
         return
     name = getattr(function, "__qualname__", type(function).__qualname__)

@@ -220,7 +220,7 @@ def test_functions_that_do_not_pickle():
         bl.MapDataset(range(3), lambda number: number, workers="processes")
 
 
-def test_exit_and_interrupts_in_the_middle(script):
+def test_exit_and_interrupts_in_the_middle(interpreter):
     code = """
         import os, signal, sys, threading, time
         import batchloom as bl
@@ -244,5 +244,5 @@ def test_exit_and_interrupts_in_the_middle(script):
     """
     for way, word in (("interrupt", "interrupted"), ("exit", "exit")):
         before = time.monotonic()
-        assert script(code, way).strip() == word
+        assert interpreter(code, way).strip() == word
         assert time.monotonic() - before < 20

@@ -347,8 +347,8 @@ def test_an_iteration_under_way_ends_where_memory_was_shared():
     assert values([next(iter(ours))]) == [list(range(64))]
 
 
-def test_spawned_workers_leave_the_dataset_as_it_is(script):
-    script(
+def test_spawned_workers_leave_the_dataset_as_it_is(interpreter):
+    interpreter(
         """
         import batchloom as bl, torch
 

@@ -4,6 +4,7 @@
 //! before anything is read. A block is one batch. Its samples are read first, by all threads; only then are its fields
 //! known, and the block is laid out like any other.
 
+mod error;
 mod reading;
 mod source;
 
@@ -17,18 +18,19 @@ use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::kind::{
-    CollateOptions, Collated, CollatedAhead, Collation, Content, ContentRequest, EpochKey, Index, Kind,
-    Ragged, formed,
-};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, formed};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
+use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
     Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
     ReadField, ReadParts, Segments, Slot, SlotWriter, WholeField,
 };
+use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
+use error::MapCause;
 
 /// The treatment of a sample that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -46,7 +48,7 @@ pub enum OnError {
 /// All samples have the same fields, types and shapes, unless
 ///
 /// - the source gives sizes: fields with at least one dimension then are as long as the size of their sample, and batches
-///   are padded or packed like those of sequences, with the same further fields; or
+///   are padded or packed like sequences, with the same further fields; or
 /// - the loader gives a field a [`Slot`](crate::loader::Slot).
 ///
 /// ```
@@ -67,7 +69,7 @@ pub struct MapDataset {
     sizes: Option<Sizes>,
     variable: Option<Vec<String>>,
     on_error: OnError,
-    /// The samples that were selected of those of the reader, if some were.
+    /// The samples that were selected from the reader's samples, if some were.
     selection: Option<Selection>,
 }
 
@@ -93,7 +95,7 @@ impl MapDataset {
         MapDatasetBuilder { sizes, ..Self::with_reader(Arc::new(Local(source)), samples) }
     }
 
-    /// The options of a dataset whose samples a front end reads.
+    /// The options of a dataset of samples that a front end reads.
     #[doc(hidden)]
     pub fn with_reader(reader: Arc<dyn Reader>, samples: u64) -> MapDatasetBuilder {
         MapDatasetBuilder { reader, samples, sizes: None, variable: None, on_error: OnError::Raise }
@@ -127,8 +129,8 @@ impl MapDatasetBuilder {
         self
     }
 
-    /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if there
-    /// are sizes.
+    /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if
+    /// there are sizes.
     #[must_use]
     pub fn variable<N: Into<String>>(mut self, fields: impl IntoIterator<Item = N>) -> Self {
         self.variable = Some(fields.into_iter().map(Into::into).collect());
@@ -145,12 +147,12 @@ impl MapDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::SizesLength`].
+    /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
         let Self { reader, samples, sizes, variable, on_error } = self;
         if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)
         {
-            return Err(Error::SizesLength { found, samples });
+            return Err(BatchingCause::SizesLength { found, samples }.into());
         }
         let (sizes, selection) = (sizes.map(Sizes::new), None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
@@ -175,9 +177,7 @@ impl Kind for MapDataset {
         let named = self.variable.iter().flatten();
         let mut slotted = named.filter(|name| options.slots.iter().any(|(field, _)| field == *name));
         if let Some(field) = slotted.next() {
-            let reason =
-                "it is as long as the size of its sample, and it has a slot; expected one of the two";
-            return Err(Error::FieldOption { field: field.clone(), reason: reason.to_owned() });
+            return Err(MapCause::SlotOfColumn { field: field.clone() }.into());
         }
         let ragged =
             self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
@@ -201,7 +201,7 @@ impl Kind for MapDataset {
             true => text
                 .and_then(|text| Ok((text, sizes()?)))
                 .map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
-            false => Err(Error::SelectionSamples { found, expected }),
+            false => Err(SelectionCause::Samples { found, expected }.into()),
         })
     }
 
@@ -296,7 +296,7 @@ struct ReadBatch {
     layouts: Vec<Option<SampleLayout>>,
     parts: ReadParts,
     skipped: Skipped,
-    /// The sample that others are compared to, and its layout.
+    /// The sample that later samples are compared to, and its layout.
     first: (u64, SampleLayout),
 }
 
@@ -347,8 +347,8 @@ impl ReadBatch {
         };
         let dtypes: Vec<_> = names.iter().zip(&self.first.1.fields).map(of).collect();
         let options = options.with_types(&names, &dtypes)?;
-        check_names("collate", options.slots.iter().map(|(name, _)| name), &names)?;
-        check_names("fields", dataset.variable.iter().flatten(), &names)?;
+        check_names("fields", options.slots.iter().map(|(name, _)| name), &names)?;
+        check_names("columns", dataset.variable.iter().flatten(), &names)?;
         check_names("pad_value", options.pad_numbers.iter().filter_map(|(name, _)| name.as_ref()), &names)?;
         let mut variable = false;
         let mut fields = Vec::new();
@@ -433,7 +433,7 @@ impl ReadBatch {
         Ok(ReadField { parts, field: place, writer, concatenates, is_variable, shapes })
     }
 
-    /// Refuses arrays of other types and shapes than those of the first sample, and lengths that are not the sizes.
+    /// Refuses arrays with other types and shapes than in the first sample, and lengths that are not the sizes.
     fn check_layouts(
         &self,
         dataset: &MapDataset,

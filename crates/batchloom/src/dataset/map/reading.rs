@@ -85,7 +85,7 @@ impl From<Banned> for Cause {
     }
 }
 
-/// The samples of a part that were read, among others that were left alone.
+/// The samples of a part that were read; the rest was left alone.
 #[derive(Debug)]
 struct Spread {
     samples: Arc<dyn ReadSamples>,
@@ -111,7 +111,7 @@ impl ReadSamples for Spread {
 }
 
 impl ReadPart {
-    /// The part that has these samples, and one that is banned wherever `banned` says so.
+    /// The part that has these samples, with the samples where `banned` is true banned.
     pub(crate) fn among(self, banned: &[bool]) -> Self {
         let Self { outcomes, samples } = self;
         let mut read = outcomes.into_iter().enumerate().peekable();
@@ -139,7 +139,7 @@ pub(crate) struct BatchRead {
     pub(crate) samples: Vec<u64>,
     /// The parts, and the members that each holds.
     pub(crate) parts: Vec<(Range<usize>, ReadPart)>,
-    /// The sample that others are compared to, and its layout, unless this is the first batch.
+    /// The sample that later samples are compared to, and its layout, unless this is the first batch.
     pub(crate) first: Option<(u64, SampleLayout)>,
 }
 
@@ -151,15 +151,15 @@ pub trait Reader: Debug + Send + Sync {
     /// Failures of the machinery. A sample that cannot be read is an outcome.
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart>;
 
-    /// Returns true if a batch is read in one part and made of it as a whole: the only outcome is then the layout of the
-    /// batch, and fields of any shape are its own.
+    /// Returns true if a batch is read in one part and made of it as a whole: the only outcome is then the layout of
+    /// the batch, and fields of any shape are its own.
     fn makes_batches(&self) -> bool {
         false
     }
 
-    /// Reads samples whose layout is expected, straight into their slots: `slots` has the memory of all of them for each
-    /// field, and has it again afterwards. Returns the outcome for each sample, fewer if the iteration was stopped. The slots of samples that were
-    /// not read hold anything.
+    /// Reads samples of an expected layout, straight into their slots: `slots` has the memory of all of them for each
+    /// field, and has it again afterwards. Returns the outcome for each sample, fewer if the iteration was stopped. The
+    /// slots of samples that were not read hold anything.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -234,7 +234,7 @@ impl SampleLayout {
     }
 }
 
-/// A source that the thread which asks for samples reads itself.
+/// A source that is read by the thread that needs the samples.
 pub(super) struct Local<S>(pub(super) S);
 
 impl<S: Source> Reader for Local<S> {
@@ -256,7 +256,7 @@ impl<S: Source> Reader for Local<S> {
     }
 }
 
-/// Some of the samples of another reader, numbered anew. Their generators are those of the samples as that one numbers
+/// Some of the samples of another reader, numbered anew. Their generators follow the numbers of that reader
 /// them.
 #[derive(Debug)]
 pub(super) struct Chosen {

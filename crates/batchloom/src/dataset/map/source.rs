@@ -41,8 +41,8 @@ pub trait Source: Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// The size of a sample, for rules that sort, count and budget by it, or `None` if all samples count the same. It is
-    /// asked for every sample once, when the dataset is made, and should read no data.
+    /// The size of a sample, for rules that sort, count and budget by it, or `None` if all samples count the same. It
+    /// is asked for every sample once, when the dataset is made, and should read no data.
     fn size(&self, _sample: u64) -> Option<u32> {
         None
     }
@@ -97,7 +97,7 @@ impl Sample {
         self.fields
     }
 
-    /// A sample whose fields are nested in a way that a front end knows.
+    /// A sample with fields that are nested in a way that a front end knows.
     #[doc(hidden)]
     pub fn nested(structure: SampleStructure, fields: Vec<Tensor>) -> Self {
         Self { structure, fields }

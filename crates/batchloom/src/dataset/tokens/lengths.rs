@@ -1,11 +1,11 @@
 //! `PieceLengths`: the number of tokens of each piece of a stream, where the end of the stream is kept.
 //!
-//! Rows of a stream differ in length by one token at most: the first ones are longer. So only the last piece of each row
-//! may be shorter than the others, and has no token at all if its row ends with the piece before it.
+//! Rows of a stream differ in length by one token at most: the first ones are longer. So only the last piece of each
+//! row may be shorter than the rest, and has no token at all if its row ends with the piece before it.
 
 use crate::batching::Labels;
 
-/// The lengths of the pieces of a stream. Piece `k` is in row `k % rows`, after `k / rows` others.
+/// The lengths of the pieces of a stream. Piece `k` is in row `k % rows`, after `k / rows` pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PieceLengths {
     pub(super) seq_len: u64,

@@ -2,6 +2,7 @@
 //!
 //! The stream is never made: `stream.rs` finds the tokens of a piece in the documents as they are stored.
 
+mod error;
 mod lengths;
 mod stream;
 
@@ -13,13 +14,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use lengths::PieceLengths;
 use stream::{Corpus, NOTED, Stream, StreamPieces};
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::collation::{CollateOptions, Collation, Index};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
+use crate::dataset::error::SelectionCause;
 use crate::named::named;
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
-use crate::{DType, Error, Result, Tensor, memory};
+use crate::tensor::error::TensorCause;
+use crate::{DType, Result, Tensor, memory};
+use error::TokensCause;
 
 /// The choice of the pieces of the stream that are samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -46,10 +51,10 @@ pub enum Tail {
     /// An epoch leaves it out: [`TokenCounts::tail`](crate::dataset::TokenCounts::tail) counts it.
     #[default]
     Drop,
-    /// It is a piece like the others, padded at its end: inputs are 0, labels -100, positions 0 and segments -1 there.
+    /// It is a whole piece, padded at its end: inputs are 0, labels -100, positions 0 and segments -1 there.
     Pad,
-    /// It is a shorter piece. A batch is as long as its longest piece, and pads shorter ones as [`Tail::Pad`] does: only a
-    /// batch of shorter pieces alone is shorter. If rows continue, that is the last batch of an epoch.
+    /// It is a shorter piece. A batch is as long as its longest piece, and pads shorter ones as [`Tail::Pad`] does:
+    /// only a batch of shorter pieces alone is shorter. If rows continue, that is the last batch of an epoch.
     Short,
 }
 
@@ -132,22 +137,21 @@ impl TokenDataset {
     /// Pieces of `seq_len` tokens, of integers `[tokens]`.
     ///
     /// # Errors
-    /// [`Error::Corpus`] if the tokens are not one dimension of integers that int64 holds.
+    /// [`Kind::Data`](crate::Kind::Data) if the tokens are not one dimension of integers that int64 holds.
     pub fn new(tokens: Tensor, seq_len: usize) -> Result<Self> {
-        let refused = |reason: String| Err(Error::Corpus { reason });
         let (shape, dtype) = (tokens.shape(), tokens.dtype());
         if shape.len() != 1 {
-            return refused(format!("tokens have shape {shape:?}; expected one dimension"));
+            return Err(TokensCause::Shape { shape: shape.to_vec() }.into());
         }
         use DType::{I8, I16, I32, I64, U8, U16, U32};
         if !matches!(dtype, U8 | U16 | U32 | I8 | I16 | I32 | I64) {
-            return refused(format!("tokens are {dtype}; expected integers that int64 holds"));
+            return Err(TokensCause::Type { found: dtype }.into());
         }
         if seq_len == 0 {
-            return refused("seq_len is 0; expected at least 1 token".to_owned());
+            return Err(TokensCause::SeqLen.into());
         }
         let rows = tokens.layout().rows(dtype.size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: "tokens".to_owned() })?;
         let corpus = Corpus { tokens, rows, documents: None, separator: None, selection: None };
         let tokens = corpus.token_count();
         let (mode, extras) = (TokenMode::default(), TokenExtras::default());
@@ -158,29 +162,22 @@ impl TokenDataset {
     /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
     ///
     /// # Errors
-    /// [`Error::Corpus`] if the offsets do not go from 0 to the number of tokens, or decrease.
+    /// [`Kind::Data`](crate::Kind::Data) if the offsets do not go from 0 to the number of tokens, or decrease.
     pub fn documents(self, offsets: &Tensor) -> Result<Self> {
-        let refused = |reason: String| Err(Error::Corpus { reason });
         let Some(ends) = offsets.as_slice::<i64>() else {
-            return refused(format!(
-                "documents are {}; expected offsets in a compact array of int64",
-                offsets.dtype()
-            ));
+            return Err(TokensCause::OffsetType { found: offsets.dtype() }.into());
         };
         let tokens = self.corpus.tokens.shape()[0];
         if ends.first() != Some(&0) || ends.last() != Some(&(tokens.cast_signed() as i64)) {
-            let found = ends.first().zip(ends.last());
-            let found = found
-                .map_or_else(|| "are empty".to_owned(), |(first, last)| format!("go from {first} to {last}"));
-            return refused(format!(
-                "offsets of documents {found}; expected from 0 to {tokens}, the number of tokens"
-            ));
+            return Err(match (ends.first(), ends.last()) {
+                (Some(&first), Some(&last)) => TokensCause::OffsetRange { first, last, tokens },
+                _ => TokensCause::NoOffsets { tokens },
+            }
+            .into());
         }
         if let Some(document) = ends.windows(2).position(|pair| pair[1] < pair[0]) {
             let (start, end) = (ends[document], ends[document + 1]);
-            return refused(format!(
-                "document {document} goes from token {start} to {end}; expected offsets that do not decrease"
-            ));
+            return Err(TokensCause::OffsetOrder { document, start, end }.into());
         }
         let start = offsets.layout().offset();
         let bytes = offsets.bytes().slice(start..start + size_of_val(ends));
@@ -205,17 +202,17 @@ impl TokenDataset {
         Self { extras, ..self }
     }
 
-    /// Begins the first piece at another token in each epoch, one of the first `seq_len`, so that tokens meet others and
-    /// come at other places in their pieces. An epoch leaves out what lies before it: with the tail, less than two
+    /// Begins the first piece at another token in each epoch, one of the first `seq_len`, so that tokens meet others
+    /// and come at other places in their pieces. An epoch leaves out what lies before it: with the tail, less than two
     /// pieces. Default: pieces are the same in every epoch.
     #[must_use]
     pub fn jitter(self, jitter: bool) -> Self {
         Self { jitter, ..self }
     }
 
-    /// Sets the treatment of the end of the stream. With [`Tail::Pad`] and [`Tail::Short`] every token but the first of the
-    /// stream is a label exactly once in an epoch. They do not go with [`jitter`](Self::jitter), which leaves tokens out.
-    /// Default: [`Tail::Drop`].
+    /// Sets the treatment of the end of the stream. With [`Tail::Pad`] and [`Tail::Short`] every token but the first of
+    /// the stream is a label exactly once in an epoch. They do not go with [`jitter`](Self::jitter), which leaves
+    /// tokens out. Default: [`Tail::Drop`].
     ///
     /// ```
     /// use batchloom::dataset::Tail;
@@ -234,8 +231,8 @@ impl TokenDataset {
         Self { tail, ..self }
     }
 
-    /// The number of pieces of the stream: those that have a label for every token, and the end of the stream unless it is
-    /// left out.
+    /// The number of pieces of the stream: those that have a label for every token, and the end of the stream unless it
+    /// is left out.
     pub fn len(&self) -> usize {
         usize::try_from(self.steps(1)).unwrap_or(usize::MAX)
     }
@@ -263,22 +260,20 @@ impl TokenDataset {
         self.tokens
     }
 
-    /// The pieces of a stream of only these documents. Neighbours are borrowed as they lie; other documents are looked up,
-    /// one by one.
+    /// The pieces of a stream of only these documents. Neighbours are borrowed as they lie; other documents are looked
+    /// up, one by one.
     ///
     /// # Errors
-    /// [`Error::Select`] if there are no documents, or ones that are no neighbours are selected of a stream that continues
-    /// from batch to batch; [`Error::SelectionSamples`] if the selection is one of another number of documents.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no documents, or if documents that are no neighbours are
+    /// selected of a stream that continues from batch to batch; [`Kind::Data`](crate::Kind::Data) if the selection is
+    /// one of another number of documents.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let refused = |reason: &str| Err(Error::Select { reason: reason.to_owned() });
         let (found, expected) = (selection.samples(), self.document_count());
         let Some(offsets) = self.corpus.offsets() else {
-            return refused(
-                "the stream is one document, and documents are selected; expected offsets of documents",
-            );
+            return Err(TokensCause::OneDocument.into());
         };
         if found != expected {
-            return Err(Error::SelectionSamples { found, expected });
+            return Err(SelectionCause::Samples { found, expected }.into());
         }
         let named =
             self.selection.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
@@ -293,10 +288,11 @@ impl TokenDataset {
                 let (first, end) = (offsets[0], offsets[offsets.len() - 1]);
                 let place = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
                 let Some(tokens) = self.corpus.tokens.slice(place(first)..place(end)) else {
-                    return refused("the documents do not lie in the tokens");
+                    let tokens = self.corpus.tokens.shape()[0];
+                    return Err(TokensCause::SelectionRange { first, end, tokens }.into());
                 };
                 let rows = tokens.layout().rows(tokens.dtype().size());
-                let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
+                let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: "tokens".to_owned() })?;
                 memory::require_each(offsets.len(), 2 * size_of::<i64>())?;
                 let offsets: Vec<i64> = offsets.iter().map(|offset| offset - first).collect();
                 let len = offsets.len();
@@ -304,10 +300,7 @@ impl TokenDataset {
                 Corpus { tokens, rows, documents, selection: None, ..self.corpus.clone() }
             }
             None if self.is_continuous() => {
-                return refused(
-                    "documents are selected that are no neighbours, and each batch continues the one before it; expected \
-                     neighbours, as a split without a seed gives",
-                );
+                return Err(TokensCause::ScatteredRows.into());
             }
             None => Corpus { selection: Some(chosen), ..self.corpus.clone() },
         };
@@ -370,7 +363,7 @@ impl TokenDataset {
         Permutation::new(self.most_offset() + 1, &key).get(0)
     }
 
-    /// A text that tells streams with the same number of pieces apart, for the fingerprint of a plan.
+    /// A text that identifies a stream among streams with the same number of pieces, for the fingerprint of a plan.
     fn fingerprint(&self, rows: Option<u64>, shuffles_documents: bool) -> String {
         let bytes = self.corpus.documents.as_deref().unwrap_or_default();
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
@@ -393,33 +386,23 @@ impl TokenDataset {
         if !self.is_continuous() {
             return Ok(None);
         }
-        let refused = |reason: String| Err(Error::Continuous { reason });
         let Some(rows) = request.samples_in_step else {
-            return refused(
-                "a stream that continues from batch to batch needs batches of equal size; use FixedSize"
-                    .to_owned(),
-            );
+            return Err(TokensCause::UnequalBatches.into());
         };
         if request.shuffle != Shuffle::Nothing {
             let shuffle = request.shuffle.name();
-            return refused(format!(
-                "shuffle is {shuffle:?}, but the stream continues from batch to batch; expected to shuffle documents \
-                 or nothing"
-            ));
+            return Err(TokensCause::ShuffledRows { shuffle }.into());
         }
         match self.steps(rows) {
             0 => {
                 let (tokens, seq_len) = (self.stream_len(), self.seq_len());
-                refused(format!(
-                    "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; use fewer \
-                     or shorter rows"
-                ))
+                Err(TokensCause::TooManyRows { tokens, rows, seq_len }.into())
             }
             steps => Ok(Some((rows, steps))),
         }
     }
 
-    /// The stored token that comes at a place of the stream of documents in stored order, or after the separator there.
+    /// The stored token at a place of the stream of documents in stored order, or after the separator there.
     fn stored(&self, place: u64) -> usize {
         let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
         let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else {
@@ -454,18 +437,13 @@ impl Kind for TokenDataset {
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
         if self.jitter && self.tail != Tail::Drop {
-            let reason = format!(
-                "jitter leaves out tokens at the beginning of the stream, and tail is {:?}, which leaves out none; \
-                 expected one of them",
-                self.tail.name()
-            );
-            return Err(Error::Corpus { reason });
+            return Err(TokensCause::JitterAndTail { tail: self.tail.name() }.into());
         }
         if self.is_empty() {
             let (tokens, seq_len) = (self.stream_len(), self.seq_len());
             let piece = if self.tail == Tail::Drop { seq_len as u64 } else { 1 };
             let least = self.most_offset() + piece + 1;
-            return Err(Error::StreamTooShort { tokens, least, seq_len });
+            return Err(TokensCause::StreamTooShort { tokens, least, seq_len }.into());
         }
         let rows = self.continuous_rows(request)?;
         let text = self.fingerprint(rows.map(|(rows, _)| rows), request.shuffles_documents);

@@ -15,7 +15,7 @@ use crate::dataset::Selection;
 use crate::order::Order;
 use crate::tensor::Rows;
 
-/// The number of documents of which the place of one is noted.
+/// The number of documents from one noted place to the next.
 pub(super) const NOTED: usize = 16;
 
 /// Documents as they are stored, one after the other.
@@ -84,7 +84,7 @@ impl Corpus {
 #[derive(Debug)]
 pub(super) struct Stream {
     corpus: Corpus,
-    /// The order of the documents, or `None` if they come as stored.
+    /// The order of the documents, or `None` for stored order.
     order: Option<Order>,
     /// The place in the stream of every sixteenth document.
     noted: Vec<u64>,

@@ -1,12 +1,14 @@
 //! Rolling-origin backtests: a part to train on and a part to test on, again and again, each time later.
 //!
-//! Promise: no window of a part to train on has a step that lies at or after the origin, where the part to test on begins.
+//! Promise: no window of a part to train on has a step that lies at or after the origin, where the part to test on
+//! begins.
 
 use std::ops::Range;
 
 use super::WindowDataset;
+use super::error::WindowsCause;
+use crate::Result;
 use crate::dataset::parts::{PartEnd, borders};
-use crate::{Error, Result};
 
 /// The parts of a backtest, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,8 +36,8 @@ pub struct Backtest {
 crate::brief::debug_in_brief!(Backtest, [dataset, shape, folds], [series]);
 
 impl WindowDataset {
-    /// The folds whose first origin is `start`, in every series. A series takes part in a fold if it has all steps of the
-    /// part to test on; the last fold is the last one in which some series does.
+    /// The folds with `start` as first origin, in every series. A series takes part in a fold if it has all steps of
+    /// the part to test on; the last fold is the last one in which some series does.
     ///
     /// ```
     /// use batchloom::dataset::{BacktestShape, PartEnd, WindowShape};
@@ -53,19 +55,17 @@ impl WindowDataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parts`] if `horizon` is shorter than that of the windows, `stride` is 0, or no series has a whole fold;
-    /// those of [`borders`] for `start`; [`Error::Part`] if the first parts have no windows.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `horizon` is shorter than the horizon of the windows, if `stride`
+    /// is 0, or if no series has a whole fold; the errors of [`borders`] for `start`; [`Kind::Data`](crate::Kind::Data)
+    /// if the first parts have no windows.
     pub fn backtest(&self, start: &PartEnd, shape: BacktestShape) -> Result<Backtest> {
-        let refused = |reason: String| Err(Error::Parts { reason });
         let least = self.shape().horizon.max(1);
         if shape.horizon < least {
             let found = shape.horizon;
-            return refused(format!(
-                "parts to test on have {found} steps; expected at least {least}, as a window has"
-            ));
+            return Err(WindowsCause::BacktestHorizon { found, least }.into());
         }
         if shape.stride == 0 {
-            return refused("the stride of a backtest is 0; expected at least 1 step".to_owned());
+            return Err(WindowsCause::BacktestStride.into());
         }
         let lengths: Vec<usize> = self.parts().iter().map(ExactSizeIterator::len).collect();
         let starts = borders(&lengths, &[("start", start.clone())])?.concat();
@@ -77,9 +77,7 @@ impl WindowDataset {
         if folds == 0 {
             let most = series.iter().map(|(length, start)| length - start).max().unwrap_or(0);
             let found = shape.horizon;
-            return refused(format!(
-                "parts to test on have {found} steps, and at most {most} come after the start; expected no more"
-            ));
+            return Err(WindowsCause::BacktestRoom { found, most }.into());
         }
         let backtest = Backtest { dataset: self.clone(), shape, series, folds };
         backtest.train(0)?;
@@ -99,10 +97,10 @@ impl Backtest {
         fold.checked_rem(self.shape.refit).map_or(0, |since| fold - since)
     }
 
-    /// The windows of `fold` to train on: all of their steps come before the origin.
+    /// The windows of `fold` to train on: all of their steps are before the origin.
     ///
     /// # Errors
-    /// [`Error::Part`] if there are none.
+    /// [`Kind::Data`](crate::Kind::Data) if there are none.
     pub fn train(&self, fold: usize) -> Result<WindowDataset> {
         let origin = self.trained_at(fold);
         let part = |&series: &(usize, usize)| {
@@ -112,10 +110,10 @@ impl Backtest {
         self.part("train", &self.series.iter().map(part).collect::<Vec<_>>(), false)
     }
 
-    /// The windows of `fold` to test on: their horizons come at the origin or after it, and their inputs may come before.
+    /// The windows of `fold` to test on: their horizons are at the origin or after it, and their inputs may be before.
     ///
     /// # Errors
-    /// [`Error::Part`] if there are none.
+    /// [`Kind::Data`](crate::Kind::Data) if there are none.
     pub fn test(&self, fold: usize) -> Result<WindowDataset> {
         let part = |&series: &(usize, usize)| {
             let origin = self.origin(series, fold);
@@ -131,6 +129,6 @@ impl Backtest {
 
     fn part(&self, name: &str, within: &[Range<usize>], reach_back: bool) -> Result<WindowDataset> {
         let part = self.dataset.part(within, reach_back);
-        part.map_err(|error| Error::Part { part: name.to_owned(), error: Box::new(error) })
+        part.map_err(|error| error.in_part(name))
     }
 }

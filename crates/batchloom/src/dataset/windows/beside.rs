@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::error::WindowsCause;
 use super::places::Windows;
 use crate::collate::{Form, Lookup, Places, Stack, WindowNumber, WindowRow};
-use crate::{Error, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// A field that is looked up for each window.
 #[derive(Debug, Clone)]
@@ -15,11 +16,11 @@ pub(super) enum Beside {
     OfSeries(Tensor),
     /// Its own row.
     OfWindow(Tensor, Arc<Labelled>),
-    /// The row of the step that is so many steps after its beginning, or of the nearest that exists.
+    /// The row of the step at an offset from its beginning, or of the nearest step that exists.
     OfStep(Tensor, usize),
     /// The number of its series.
     Series,
-    /// The step of its series that is so many steps after its beginning: negative before the series.
+    /// The step of its series at an offset from its beginning: negative before the series.
     Step(usize),
 }
 
@@ -35,7 +36,7 @@ impl Beside {
     /// The form of the field `name`. Series begin with the rows `starts`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar.
     pub(super) fn form(
         &self,
         name: &str,
@@ -77,15 +78,11 @@ impl Labelled {
     /// Labels for each of `windows`, by their number.
     ///
     /// # Errors
-    /// [`Error::Parts`] if some of them were selected.
+    /// [`Kind::Argument`](crate::Kind::Argument) if some of them were selected.
     pub(super) fn new(windows: &Windows) -> Result<Self> {
         if let Some(selection) = &windows.selection {
-            let reason = format!(
-                "{} windows of {} were selected; expected labels before they are",
-                selection.len(),
-                selection.samples()
-            );
-            return Err(Error::Parts { reason });
+            let (selected, windows) = (selection.len(), selection.samples());
+            return Err(WindowsCause::LabelsOfSelected { selected, windows }.into());
         }
         let ends = windows.holders.iter().scan(0, |end, holder| {
             *end += holder.windows;
@@ -109,23 +106,19 @@ impl Labelled {
     /// Refuses windows that are not among those that have labels, which are the field `name`.
     ///
     /// # Errors
-    /// [`Error::Parts`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if one has none.
     pub(super) fn require(&self, name: &str, windows: &Windows) -> Result<()> {
         for holder in &windows.holders {
             for window in [0, holder.windows - 1] {
                 let place = holder.place(&windows.shape, window);
                 if self.number(holder.series, place.begin()).is_none() {
-                    let why = match place.missing {
-                        0 => format!("as the stride is {}", windows.shape.stride),
-                        zeros => format!("as it begins with {zeros} steps of zeros"),
-                    };
-                    let reason = format!(
-                        "field {name} has a row for each window, and the part has a window of series {} at row {} \
-                         that is not among them, {why}; expected labels of steps or series, or parts that are \
-                         selected by the numbers of windows",
-                        holder.series, place.row
-                    );
-                    return Err(Error::Parts { reason });
+                    let (field, series, row) = (name.to_owned(), holder.series, place.row);
+                    let stride = windows.shape.stride;
+                    return Err(match place.missing {
+                        0 => WindowsCause::WithoutLabel { field, series, row, stride },
+                        zeros => WindowsCause::PaddedWithoutLabel { field, series, row, zeros },
+                    }
+                    .into());
                 }
             }
         }

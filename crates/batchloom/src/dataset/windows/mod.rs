@@ -1,10 +1,12 @@
 //! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
 //! Windows take no memory of their own, and never cross series: `places.rs` finds each by its number. Fields are cut
-//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series, places.
+//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series,
+//! places.
 
 mod backtest;
 mod beside;
+mod error;
 mod places;
 mod shape;
 mod split;
@@ -17,11 +19,16 @@ use beside::{Beside, Labelled};
 use places::Windows;
 pub use shape::{Anchor, SampledBy, Short, WindowShape};
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::collation::{CollateOptions, Collation, Index};
+use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::Rule;
+use crate::batching::error::BatchingCause;
 use crate::collate::{Form, Places, Span, Steps, Window, WindowMask};
-use crate::{Error, Result, Tensor, memory};
+use crate::dataset::error::{DatasetCause, SelectionCause};
+use crate::tensor::error::TensorCause;
+use crate::{Result, Tensor, memory};
+use error::{ShapeCause, WindowsCause};
 
 /// The most bytes that a series takes while its windows are counted.
 const SERIES_BYTES: usize = 160;
@@ -48,10 +55,8 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
     match start <= end && *end <= length {
         true => Ok(whole.start + start..whole.start + end),
         false => {
-            let reason = format!(
-                "the part of series {number} goes from step {start} to {end}; expected it to lie in its {length} steps"
-            );
-            Err(Error::Parts { reason })
+            let (series, start, end) = (number, *start, *end);
+            Err(WindowsCause::PartRange { series, start, end, length }.into())
         }
     }
 }
@@ -90,19 +95,20 @@ impl WindowDataset {
     /// The windows of series that lie one after the other: series `k` is the rows `offsets[k]..offsets[k + 1]`.
     ///
     /// # Errors
-    /// [`Error::WindowShape`], [`Error::SeriesTooShort`], [`Error::NoWindows`], and [`Error::Offsets`] if they
-    /// decrease.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the shape makes no sense; [`Kind::Data`](crate::Kind::Data) if a
+    /// series is too short, if there is no window, or if offsets decrease.
     pub fn new(offsets: &[usize], shape: WindowShape) -> Result<Self> {
         shape.check()?;
         if let Some(series) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
-            return Err(Error::Offsets {
+            return Err(TensorCause::Offsets {
                 field: "series".to_owned(),
                 sample: series as u64,
                 start: offsets[series].cast_signed() as i64,
                 end: offsets[series + 1].cast_signed() as i64,
                 values: offsets.last().copied().unwrap_or(0) as u64,
                 expected: "expected offsets that do not decrease",
-            });
+            }
+            .into());
         }
         memory::require_each(offsets.len(), SERIES_BYTES)?;
         let series: Vec<_> = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
@@ -116,8 +122,8 @@ impl WindowDataset {
     /// Adds a field that holds the steps of input of an array `[time, ..]`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if it has fewer steps than the
-    /// series.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if it has fewer steps
+    /// than the series.
     pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let steps = Steps::neighbours(0, self.windows.shape.input_len);
         self.steps(name, values, steps)
@@ -135,27 +141,27 @@ impl WindowDataset {
     /// Adds a field that holds some steps of each window of an array `[time, ..]`.
     ///
     /// # Errors
-    /// The same as those of [`input`](Self::input), and [`Error::WindowShape`] if a step lies outside the window.
+    /// The same as those of [`input`](Self::input), and [`Kind::Argument`](crate::Kind::Argument) if a step lies
+    /// outside the window.
     pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: Steps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
         let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
         let (found, expected) = (values.shape()[0], self.rows);
         if found != expected {
-            let first = "of the offsets".to_owned();
-            return Err(Error::FieldLength { field: name, found, first, expected });
+            return Err(WindowsCause::Rows { field: name, found, of: "steps", expected }.into());
         }
         self.require_new(&name)?;
         self.spans.push((name, Span { values, rows, steps }));
         Ok(self)
     }
 
-    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which is
-    /// true for such steps of targets. Other steps are zeros.
+    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which
+    /// is true for such steps of targets. Other steps are zeros.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub fn mask(self) -> Result<Self> {
         let (start, len) = self.shape().target();
         let input = Steps::neighbours(0, self.shape().input_len);
@@ -166,7 +172,8 @@ impl WindowDataset {
     /// Adds a field that is true for those of some steps of each window that exist.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`], and [`Error::WindowShape`] if a step lies outside the window.
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice; [`Kind::Argument`](crate::Kind::Argument) if a step
+    /// lies outside the window.
     pub fn mask_of(mut self, name: impl Into<String>, steps: Steps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
@@ -178,43 +185,43 @@ impl WindowDataset {
     /// Adds a field that holds, for each window, the row of its series of an array `[series, ..]`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if there is not a row for each
-    /// series.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if there is not a row
+    /// for each series.
     pub fn of_series(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let series = self.starts.len();
-        self.look_up(name.into(), values, ("of the series", series), Beside::OfSeries)
+        self.look_up(name.into(), values, ("series", series), Beside::OfSeries)
     }
 
-    /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they are
-    /// now, each once, and keep their rows in parts and selections.
+    /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they
+    /// are now, each once, and keep their rows in parts and selections.
     ///
     /// # Errors
-    /// As [`of_series`](Self::of_series), and [`Error::Parts`] if windows were selected before.
+    /// As [`of_series`](Self::of_series), and [`Kind::Argument`](crate::Kind::Argument) if windows were selected
+    /// before.
     pub fn of_windows(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let labelled = Arc::new(Labelled::new(&self.windows)?);
         let windows = labelled.len();
-        self.look_up(name.into(), values, ("of the windows", windows), |values| {
-            Beside::OfWindow(values, labelled)
-        })
+        self.look_up(name.into(), values, ("windows", windows), |values| Beside::OfWindow(values, labelled))
     }
 
-    /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step which
-    /// is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
+    /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step
+    /// which is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
     ///
     /// # Errors
-    /// As [`of_series`](Self::of_series), for steps; [`Error::WindowShape`] if the window has no such step.
+    /// As [`of_series`](Self::of_series), for steps; [`Kind::Argument`](crate::Kind::Argument) if the window has no
+    /// such step.
     pub fn of_step(self, name: impl Into<String>, values: Tensor, anchor: usize) -> Result<Self> {
         let (name, rows) = (name.into(), self.rows);
         self.require_steps(&name, &Steps::neighbours(anchor, 1))?;
-        self.look_up(name, values, ("of the offsets", rows), |values| Beside::OfStep(values, anchor))
+        self.look_up(name, values, ("steps", rows), |values| Beside::OfStep(values, anchor))
     }
 
     /// Adds `series`, the number of the series of each window, and the field `step`: the step of that series which is
-    /// `anchor` steps after the beginning of the window, negative where the window begins before its series. At the end of
-    /// a batch comes `index`, the number of the window.
+    /// `anchor` steps after the beginning of the window, negative where the window begins before its series. At the end
+    /// of a batch holds `index`, the number of the window.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub fn index(mut self, step: &str, anchor: usize) -> Result<Self> {
         for (name, number) in [("series", Beside::Series), (step, Beside::Step(anchor))] {
             self.require_new(name)?;
@@ -228,14 +235,14 @@ impl WindowDataset {
         mut self,
         name: String,
         values: Tensor,
-        (first, expected): (&str, usize),
+        (of, expected): (&'static str, usize),
         beside: impl FnOnce(Tensor) -> Beside,
     ) -> Result<Self> {
         self.require_new(&name)?;
         match values.shape().first() {
-            None => Err(Error::ScalarField { field: name }),
+            None => Err(TensorCause::ScalarField { field: name }.into()),
             Some(&found) if found != expected => {
-                Err(Error::FieldLength { field: name, found, first: first.to_owned(), expected })
+                Err(WindowsCause::Rows { field: name, found, of, expected }.into())
             }
             Some(_) => {
                 self.beside.push((name, beside(values)));
@@ -249,25 +256,16 @@ impl WindowDataset {
         let masks = self.masks.iter().map(|(name, _)| name);
         let beside = self.beside.iter().map(|(name, _)| name);
         match spans.chain(masks).chain(beside).any(|other| other == name) {
-            true => Err(Error::DuplicateField { name: name.to_owned() }),
+            true => Err(DatasetCause::DuplicateField { field: name.to_owned() }.into()),
             false => Ok(()),
         }
     }
 
     fn require_steps(&self, name: &str, steps: &Steps) -> Result<()> {
-        let (end, span) = (steps.end(), self.shape().span());
+        let (end, span, field) = (steps.end(), self.shape().span(), name.to_owned());
         match steps {
-            Steps::Range { every: 0, .. } => {
-                let reason = format!("steps of field {name} are 0 steps apart; expected at least 1");
-                Err(Error::WindowShape { reason })
-            }
-            _ if end > span => {
-                let reason = format!(
-                    "field {name} holds step {}; expected steps of the window, which has {span}",
-                    end - 1
-                );
-                Err(Error::WindowShape { reason })
-            }
+            Steps::Range { every: 0, .. } => Err(ShapeCause::StepsApart { field }.into()),
+            _ if end > span => Err(ShapeCause::StepsBeyond { field, step: end - 1, span }.into()),
             _ => Ok(()),
         }
     }
@@ -276,27 +274,23 @@ impl WindowDataset {
     /// part that this dataset is. With `reach_back`, the steps before the horizon may lie before the part. Without a
     /// horizon, the whole window lies in its part.
     ///
-    /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a horizon
-    /// is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no error.
+    /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a
+    /// horizon is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no
+    /// error.
     ///
     /// # Errors
-    /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
-    /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one part for each series, or if one ends before it
+    /// starts or after its series; [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no
+    /// window.
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
         let Windows { shape, series, parts, selection, .. } = &*self.windows;
         if let Some(selection) = selection {
-            let reason = format!(
-                "{} windows of {} were selected, and a split of time has all of its parts; expected to split first",
-                selection.len(),
-                selection.samples()
-            );
-            return Err(Error::Parts { reason });
+            let (selected, windows) = (selection.len(), selection.samples());
+            return Err(WindowsCause::SplitOfSelected { selected, windows }.into());
         }
         if within.len() != series.len() {
             let (found, expected) = (within.len(), series.len());
-            let reason =
-                format!("there are {found} parts for {expected} series; expected one part for each series");
-            return Err(Error::Parts { reason });
+            return Err(WindowsCause::PartCount { found, expected }.into());
         }
         let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };
         memory::require_each(series.len(), SERIES_BYTES)?;
@@ -319,12 +313,12 @@ impl WindowDataset {
     /// The selected windows of these, numbered anew. Neighbours in a series are views, as before.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of samples.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let outer = self.windows.selection.as_ref();
         let (found, expected) = (selection.samples(), self.windows.len());
         if found != expected {
-            return Err(Error::SelectionSamples { found, expected });
+            return Err(SelectionCause::Samples { found, expected }.into());
         }
         let selection = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
         let windows = Windows { selection: Some(selection), ..(*self.windows).clone() };
@@ -359,7 +353,7 @@ impl WindowDataset {
     /// The numbers of windows and of series. Of samples that were selected, this sorts all windows.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn counts(&self) -> Result<WindowCounts> {
         let Windows { series, holders, .. } = &*self.windows;
         Ok(WindowCounts {
@@ -374,26 +368,26 @@ impl WindowDataset {
     /// The series of `window`, its first row, and the number of rows of zeros before that.
     ///
     /// # Errors
-    /// [`Error::SampleRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     pub fn place(&self, window: u64) -> Result<(usize, usize, usize)> {
         let samples = self.windows.len();
         if window >= samples {
-            return Err(Error::SampleRange { found: window, samples });
+            return Err(BatchingCause::SampleRange { sample: window, samples }.into());
         }
         let place = self.windows.place(window);
         let (holder, _) = self.windows.window(window);
         Ok((self.windows.holders[holder].series, place.row, place.missing))
     }
 
-    /// The first sample that is the window of `series` which begins with step `start`, negative if zeros come before the
-    /// series; `None` if there is no such window. O(log series), and O(samples) if samples were selected.
+    /// The first sample that is the window of `series` which begins with step `start`, negative if zeros are put before
+    /// the series; `None` if there is no such window. O(log series), and O(samples) if samples were selected.
     pub fn sample_at(&self, series: usize, start: isize) -> Option<u64> {
         let row = self.starts.get(series)?.cast_signed().checked_add(start)?;
         self.windows.sample_at(series, row)
     }
 
-    /// For each series, the number of different windows before those that it makes, and the row with which its first one
-    /// begins, which may lie before the series. `None` for a series without a window.
+    /// For each series, the number of different windows before those that it makes, and the row with which its first
+    /// one begins, which may lie before the series. `None` for a series without a window.
     pub fn firsts(&self) -> Vec<Option<(u64, isize)>> {
         let mut found = vec![None; self.starts.len()];
         let mut before = 0;
@@ -410,9 +404,9 @@ impl WindowDataset {
         end <= self.windows.len() && self.spans.iter().all(is_strided) && self.windows.is_view(start, end)
     }
 
-    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]` over
-    /// the memory of the series, whose rows overlap. `None` if they do not lie in one series, or a field holds steps that
-    /// are not at equal distances.
+    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]`
+    /// over the memory of the series, with rows that overlap. `None` if they do not lie in one series, or a field holds
+    /// steps that are not at equal distances.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;

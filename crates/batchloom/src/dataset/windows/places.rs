@@ -1,14 +1,15 @@
 //! `Windows`: the places of all windows of a dataset, by number.
 //!
-//! Windows are counted by a closed form, and the number of a window tells where it begins: O(log series) for any window.
+//! Windows are counted by a closed form, and a window is found by its number: O(log series) for any window.
 //! A window never holds a step of another series, nor one outside its part of the time.
 
 use std::ops::Range;
 
+use super::error::WindowsCause;
 use super::shape::{Anchor, SampledBy, Short, WindowShape};
 use crate::collate::{Place, Places};
 use crate::dataset::selection::Selection;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The places of all windows.
 #[derive(Clone)]
@@ -37,16 +38,16 @@ pub(super) struct Holder {
     pub(super) windows: u64,
     /// The rows that its windows may take.
     rows: Range<usize>,
-    /// The number of rows before `rows` with which the first window begins, which are zeros: negative if it begins after
-    /// their start.
+    /// The number of rows before `rows` with which the first window begins, which are zeros: negative if it begins
+    /// after their start.
     lead: isize,
 }
 
 impl Windows {
-    /// The windows of `series` whose horizons lie in `parts`, of which some may have no step of a series if `may_be_absent`.
+    /// The windows of `series` with horizons in `parts`; some parts may have no step of a series if `may_be_absent`.
     ///
     /// # Errors
-    /// [`Error::SeriesTooShort`] and [`Error::NoWindows`].
+    /// [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no window.
     pub(super) fn new(
         shape: WindowShape,
         series: Vec<Range<usize>>,
@@ -66,13 +67,14 @@ impl Windows {
             }
         }
         if let Some(&first) = too_short.first() {
-            return Err(Error::SeriesTooShort {
+            return Err(WindowsCause::SeriesTooShort {
                 series: first as u64,
                 length: if may_be_absent { parts[first].len() } else { series[first].len() },
                 least: shape.least_len(),
                 count: too_short.len() as u64,
                 of: series.len() as u64,
-            });
+            }
+            .into());
         }
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let mut before = Vec::with_capacity(holders.len() + 1);
@@ -82,7 +84,9 @@ impl Windows {
             before.push(before[before.len() - 1].saturating_add(samples));
         }
         match holders.is_empty() {
-            true => Err(Error::NoWindows { series: series.len() as u64, least: shape.least_len() }),
+            true => {
+                Err(WindowsCause::NoWindows { series: series.len() as u64, least: shape.least_len() }.into())
+            }
             false => Ok(Self { shape, series, parts, holders, before, selection: None }),
         }
     }
@@ -105,7 +109,7 @@ impl Windows {
     /// The number of different windows.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn distinct(&self) -> Result<u64> {
         let Some(selection) = &self.selection else {
             return Ok(self.holders.iter().map(|holder| holder.windows).sum());
@@ -140,7 +144,7 @@ impl Windows {
         self.holders[self.window(sample).0].series
     }
 
-    /// The number of series whose only window begins with zeros, because they are shorter than a window.
+    /// The number of series with one window that begins with zeros, because they are shorter than a window.
     pub(super) fn padded(&self) -> usize {
         let least = self.shape.least_span();
         self.holders.iter().filter(|holder| holder.rows.len() < least).count()
@@ -151,8 +155,8 @@ impl Windows {
         self.holders[holder].place(&self.shape, window)
     }
 
-    /// The sample that is the window of `series` which begins with `row`, or `None` if there is no such window. Of repeated
-    /// windows, the first.
+    /// The sample that is the window of `series` which begins with `row`, or `None` if there is no such window. Of
+    /// repeated windows, the first.
     pub(super) fn sample_at(&self, series: usize, row: isize) -> Option<u64> {
         let holder = self.holders.binary_search_by_key(&series, |holder| holder.series).ok()?;
         let window = self.holders[holder].window_at(&self.shape, row)?;

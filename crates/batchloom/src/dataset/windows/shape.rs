@@ -1,7 +1,8 @@
 //! `WindowShape`: the shape of a window, and the places of windows in a series.
 
+use super::error::ShapeCause;
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The end of a series from which windows are counted, if they do not fill it exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -19,8 +20,9 @@ named!(Anchor, "anchor", {
     "end" => End,
 });
 
-/// The treatment of a series that is too short for its targets: it has fewer than [`WindowShape::least_len`] steps. A series
-/// that has these, and fewer than a window, makes one window that begins with zeros, all of whose targets are real.
+/// The treatment of a series that is too short for its targets: it has fewer than [`WindowShape::least_len`] steps. A
+/// series that has these, and fewer than a window, makes one window that begins with zeros; all of its targets are
+/// real.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Short {
@@ -47,7 +49,7 @@ pub enum SampledBy {
     /// Every window counts the same, so a long series counts more than a short one.
     #[default]
     Windows,
-    /// Every series counts the same: it makes as many samples as the series with most windows, by repeating its own.
+    /// Every series counts the same: it repeats its windows until it has the number of the series with most windows.
     Series,
 }
 
@@ -181,9 +183,9 @@ impl WindowShape {
         self.span().saturating_sub(self.lead).saturating_sub(self.trail)
     }
 
-    /// The number of steps that a series must have for a window whose targets are all real: those of its targets, and one
-    /// of input. A series with fewer is [`Short`]. Where windows are [`whole`](Self::whole), or leave out steps by `lead`
-    /// or `trail`, it is [`least_span`](Self::least_span).
+    /// The number of steps that a series must have for a window whose targets are all real: those of its targets, and
+    /// one of input. A series with fewer is [`Short`]. Where windows are [`whole`](Self::whole), or leave out steps by
+    /// `lead` or `trail`, it is [`least_span`](Self::least_span).
     ///
     /// ```
     /// use batchloom::dataset::WindowShape;
@@ -212,45 +214,29 @@ impl WindowShape {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let refused = |reason: String| Err(Error::WindowShape { reason });
         if self.input_len == 0 {
-            return refused("input_len is 0; expected at least 1 step".to_owned());
+            return Err(ShapeCause::NoSteps { option: "input_len" }.into());
         }
         if self.stride == 0 {
-            return refused("stride is 0; expected at least 1 step".to_owned());
+            return Err(ShapeCause::NoSteps { option: "stride" }.into());
         }
         let (lead, trail) = (self.lead, self.trail);
         if self.horizon > 0 && trail > 0 {
-            return refused(format!(
-                "trail is {trail} and horizon {}; expected 0 for one of them",
-                self.horizon
-            ));
+            return Err(ShapeCause::Trail { trail, horizon: self.horizon }.into());
         }
         if lead.saturating_add(trail) >= self.input_len {
-            return refused(format!(
-                "lead is {lead} and trail is {trail}; expected them to leave at least 1 of the {} steps of input",
-                self.input_len
-            ));
+            return Err(ShapeCause::Lead { lead, trail, input_len: self.input_len }.into());
         }
         if self.horizon == 0 && (self.label_len > 0 || self.gap > 0) {
             let (label_len, gap) = (self.label_len, self.gap);
-            return refused(format!(
-                "label_len is {label_len} and gap is {gap}; expected 0 for both if horizon is 0"
-            ));
+            return Err(ShapeCause::NoHorizon { label_len, gap }.into());
         }
         let least = self.context().saturating_sub(lead);
         if lead > 0 && self.label_len > least && self.short != Short::Pad {
-            return refused(format!(
-                "label_len is {}, and a window may have only {least} steps before its horizon; expected at most that \
-                 many, or short to be \"pad\", which pads targets",
-                self.label_len
-            ));
+            return Err(ShapeCause::LabelLenShort { label_len: self.label_len, least }.into());
         }
         if self.label_len > self.context() {
-            let (found, most) = (self.label_len, self.context());
-            return refused(format!(
-                "label_len is {found}; expected at most input_len + gap, which is {most}"
-            ));
+            return Err(ShapeCause::LabelLen { label_len: self.label_len, most: self.context() }.into());
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Splits of time: a dataset for each part of all series.
 
 use super::WindowDataset;
+use crate::Result;
+use crate::dataset::error::SelectionCause;
 use crate::dataset::parts::{PartEnd, borders};
-use crate::{Error, Result};
 
 impl WindowDataset {
     /// Splits the time of every series into parts, each a dataset over the same arrays. See [`part`](Self::part) for
@@ -21,21 +22,20 @@ impl WindowDataset {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`]; [`Error::EmptyPart`], and [`Error::Part`] with the reason for which a part has no windows.
+    /// Those of [`borders`]; [`Kind::Data`](crate::Kind::Data) if a part is empty, or has no windows.
     pub fn split(&self, parts: &[(&str, PartEnd)], reach_back: bool) -> Result<Vec<Self>> {
         let lengths: Vec<usize> = self.parts().iter().map(ExactSizeIterator::len).collect();
         let mut starts = vec![0; lengths.len()];
         let mut found = Vec::with_capacity(parts.len());
         for ((name, _), stops) in parts.iter().zip(borders(&lengths, parts)?) {
-            let part = || (*name).to_owned();
             if starts == stops {
                 let longest = |ends: &[usize]| ends.iter().copied().max().unwrap_or(0) as u64;
                 let (end, count) = (longest(&stops), longest(&lengths));
-                return Err(Error::EmptyPart { part: part(), end, count });
+                return Err(SelectionCause::EmptyPart { part: (*name).to_owned(), end, count }.into());
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
             let dataset = self.part(&within, reach_back);
-            found.push(dataset.map_err(|error| Error::Part { part: part(), error: Box::new(error) })?);
+            found.push(dataset.map_err(|error| error.in_part(name))?);
             starts = stops;
         }
         Ok(found)

@@ -1,0 +1,223 @@
+//! Causes of errors about data, about selections and splits of it, and about what is asked of its kind.
+
+use crate::DType;
+use crate::error::causes;
+
+causes! {
+    /// The causes of errors about datasets, which loaders raise too.
+    enum DatasetCause {
+        #[error("the dataset has no fields; expected at least one array")]
+        NoFields is Data,
+        #[error("field `{field}` is given twice; expected distinct names")]
+        DuplicateField { field: String } is Data,
+        #[error("field {field}: the data has no such field; expected one of {known}")]
+        NoSuchField { field: String, known: String } is Argument,
+        #[error("field {field}: it describes the batch, and its type is fixed; leave it out")]
+        DescribesBatch { field: String } is Argument,
+        /// Batches with marks of their places hold more fields.
+        #[error(
+            "field `{field}` has the name of a mark: with uneven \"mask\", batches hold an `index` and a `weight` of \
+             their samples; expected another name for the field, or uneven \"pad\" or \"short\""
+        )]
+        MarkField { field: String } is Argument,
+        #[error("no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)")]
+        NotVariable is Data,
+        #[error(
+            "sample {sample} has extents {found:?} in field {field} but {expected:?} in field {first}; expected fields \
+             whose samples are equally long"
+        )]
+        Ragged { field: String, sample: u64, found: Vec<u32>, first: String, expected: Vec<u32> } is Data,
+        #[error("{rule} truncates or splits samples by their length; expected no sizes of your own beside it")]
+        ForeignSizes { rule: &'static str } is Argument of "sizes",
+        #[error(
+            "Packing concatenates along the first dimension, and field {field} varies in further dimensions; use another \
+             rule"
+        )]
+        NotPackable { field: String } is Argument of "rule",
+
+        #[error("own_lengths: there is no variable field {field}; expected some of {known:?}")]
+        OwnLengthsOf { field: String, known: Vec<String> } is Argument of "own_lengths",
+        #[error("own_lengths: {field} is given twice; expected distinct names")]
+        OwnLengthsTwice { field: String } is Argument of "own_lengths",
+        #[error("own_lengths: the size of a sample is of {found}; expected max, sum or one of {known}")]
+        SizeOf { found: String, known: String } is Argument,
+        #[error("own_lengths: sample {sample} has {size} elements; expected fewer than 2^32")]
+        OwnSize { sample: u64, size: u64 } is Argument of "own_lengths",
+        #[error(
+            "own_lengths: Packing concatenates fields that share their lengths, which {field} does not; expected a rule \
+             that pads, or a dataset for each field"
+        )]
+        OwnLengthsPacked { field: String } is Argument of "own_lengths",
+        #[error("pad_to does not go with this: fields have lengths of their own; expected a slot for each field")]
+        PadToOwnLengths is Argument of "pad_to",
+        #[error(
+            "pad_to does not go with this: sizes of your own do not tell the lengths of samples; leave one of them out"
+        )]
+        PadToOwnSizes is Argument of "pad_to",
+
+        #[error("group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or set oversize to truncate or \
+             subsample longer groups")]
+        GroupTooLong { group: u64, rows: u32, max_rows: u32 } is Data of "max_rows",
+        #[error("field {field} has {found} rows for {expected} ids; expected a row for each id")]
+        RowsOfIds { field: String, found: usize, expected: usize } is Data,
+        #[error("oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"")]
+        SplitGroups is Argument of "oversize",
+        #[error("Packing makes batches without padding; expected layout \"concatenated\", or another rule")]
+        PackedGroups is Argument of "layout",
+    }
+}
+
+causes! {
+    /// The causes of errors about labels.
+    enum LabelsCause {
+        #[error("labels are the next tokens of a field; the dataset has no field {field}")]
+        NoField { field: String } is Argument of "labels",
+        #[error("labels are the next tokens of a field; field {field} holds several numbers for each token; expected one")]
+        SeveralNumbers { field: String } is Argument of "labels",
+        #[error("labels are the next tokens of a field; field {field} holds {found}; expected integers")]
+        NoIntegers { field: String, found: DType } is Argument of "labels",
+        #[error("labels are the next tokens of a field; field {field} does not vary in length; expected a sequence")]
+        NoSequence { field: String } is Argument of "labels",
+        #[error(
+            "labels are the next tokens of field {field}, whose samples go into slots of another shape; expected labels \
+             of a field without a slot"
+        )]
+        Slot { field: String } is Argument of "labels",
+
+        #[error(
+            "labels of {field} cannot be counted: samples have no tokens that follow each other; expected a \
+             SequenceDataset"
+        )]
+        CountNoTokens { field: String } is Argument,
+        #[error("labels of {field} cannot be counted: the dataset has no such field; expected one of {known}")]
+        CountNoField { field: String, known: String } is Argument,
+        #[error(
+            "labels of {field} cannot be counted: it holds {found}; expected integers, -100 where losses ignore them"
+        )]
+        CountNoIntegers { field: String, found: DType } is Argument,
+        #[error(
+            "labels of {field} cannot be counted: batches take {size} random rows of the {stored} of group {group}; \
+             expected oversize \"truncate\", or label_counts of your own"
+        )]
+        CountSubsample { field: String, size: u32, stored: u32, group: u64 } is Argument of "oversize",
+        #[error("labels of {field} cannot be counted: a sample has {count}; expected at most {limit}")]
+        CountTooMany { field: String, count: usize, limit: u32 } is Argument,
+    }
+}
+
+causes! {
+    /// The causes of errors about selections of samples, and about parts of a split.
+    enum SelectionCause {
+        #[error("the selection holds no sample of {samples}; expected at least one")]
+        Empty { samples: u64 } is Data,
+        #[error("the selection was made for {found} samples; expected one for {expected}, the number of samples here")]
+        Samples { found: u64, expected: u64 } is Data,
+        #[error("there are {found} strata for {samples} samples; expected one for each")]
+        StrataCount { found: u64, samples: u64 } is Data of "strata",
+        #[error(
+            "strata are given without a seed, and neighbours cannot hold shares of each stratum; expected a seed"
+        )]
+        StrataWithoutSeed is Data of "strata",
+
+        #[error("the split has no part; expected at least one")]
+        NoParts is Argument of "parts",
+        #[error("there are {found} parts; expected fewer than {limit}")]
+        TooManyParts { found: usize, limit: u16 } is Argument of "parts",
+        #[error("part {part} takes the rest; expected only the last part to do so")]
+        RestBeforeLast { part: String } is Argument of "parts",
+        #[error("part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1")]
+        PartShare { part: String, share: String, total: String } is Argument of "parts",
+        /// No series has the step at which the part ends.
+        #[error("part {part} is {step}; expected the step at which it ends, from 1 to {longest}, the longest series")]
+        PartStep { part: String, step: i64, longest: usize } is Argument of "parts",
+        #[error(
+            "the parts up to part {part} hold {found} samples, and there are {samples}; expected at most {samples}"
+        )]
+        PartSamples { part: String, found: i64, samples: u64 } is Argument of "parts",
+        #[error("part {part} ends at {found} steps; expected one for each of {expected} series")]
+        PartSteps { part: String, found: usize, expected: usize } is Argument of "parts",
+        #[error("part {part} ends at step {step} of series {series}; expected at most {length}, where the series ends")]
+        PartSeries { part: String, step: usize, series: usize, length: usize } is Argument of "parts",
+        #[error("part {part} ends before the previous part; expected parts in order of time")]
+        PartOrder { part: String } is Argument of "parts",
+        /// The end is a sample, or a step of the longest series.
+        #[error("part {part} ends at {end} of {count}, where it begins; expected it to hold at least 1")]
+        EmptyPart { part: String, end: u64, count: u64 } is Data of "parts",
+    }
+}
+
+causes! {
+    /// The causes of errors about datasets that are put together.
+    enum ConcatCause {
+        #[error("the datasets cannot be put together: there are none; expected at least one")]
+        Nothing is Argument,
+        #[error(
+            "the datasets cannot be put together: dataset {dataset} makes samples on demand; expected one source that \
+             reads them all"
+        )]
+        OnDemand { dataset: usize } is Argument,
+        #[error(
+            "the datasets cannot be put together: dataset {dataset} says the sources of its samples; expected the \
+             datasets that it holds"
+        )]
+        Sources { dataset: usize } is Argument,
+        #[error(
+            "the datasets cannot be put together: the last piece of dataset {dataset} is shorter than the pieces before, as \
+             its tail is \"short\"; expected tail \"drop\" or \"pad\""
+        )]
+        ShortTail { dataset: usize } is Argument of "tail",
+        #[error(
+            "the datasets cannot be put together: the stream of dataset {dataset} continues from batch to batch; expected \
+             pieces"
+        )]
+        Continuous { dataset: usize } is Argument,
+        #[error(
+            "the datasets cannot be put together: a field is named {field}, which says what dataset a sample is of; \
+             expected another name"
+        )]
+        SourceField { field: String } is Argument,
+        #[error(
+            "the datasets cannot be put together: dataset 0 has fields {expected}, dataset {dataset} has {found}; expected \
+             the same, in the same order"
+        )]
+        Names { dataset: usize, found: String, expected: String } is Argument,
+        #[error(
+            "the datasets cannot be put together: field {field} is {expected} in dataset 0 and {found} in dataset \
+             {dataset}; expected one type"
+        )]
+        Types { field: String, dataset: usize, found: DType, expected: DType } is Argument,
+        #[error(
+            "the datasets cannot be put together: samples of field {field} are {expected} in dataset 0 and {found} in \
+             dataset {dataset}; expected one shape"
+        )]
+        Shapes { field: String, dataset: usize, found: String, expected: String } is Argument,
+        #[error(
+            "the datasets cannot be put together: samples of dataset 0 and of dataset {dataset} differ in size in \
+             different ways; expected the same options of both"
+        )]
+        Ways { dataset: usize } is Argument,
+    }
+}
+
+#[cfg(feature = "arrow")]
+causes! {
+    /// The causes of errors about lists of Arrow.
+    enum ArrowCause {
+        #[error(
+            "field {field}: sample {sample} is null; expected a list for every sample (drop it, or fill it with an empty \
+             one)"
+        )]
+        NullList { field: String, sample: u64 } is Data,
+        #[error("field {field}: sample {sample} holds a null; expected a value in every place")]
+        NullValue { field: String, sample: u64 } is Data,
+        #[error(
+            "field {field} is an Arrow array of {found}; expected lists of numbers (list, large_list or fixed_size_list)"
+        )]
+        NoLists { field: String, found: String } is Type,
+        #[error("field {field} holds lists of {found}; expected lists of numbers, or of fixed_size_lists of numbers")]
+        Elements { field: String, found: String } is Type,
+        /// Chunks do not fit together: the reason that Arrow gives.
+        #[error("field {field}: {reason}")]
+        Chunks { field: String, reason: String } is Data,
+    }
+}

@@ -1,0 +1,14 @@
+//! Causes of errors about the options of samples that are made on demand. What is wrong with a sample is a
+//! [`ReadError`](crate::error::ReadError).
+
+use crate::error::causes;
+
+causes! {
+    /// The causes of errors about datasets of samples that are made on demand.
+    enum MapCause {
+        #[error(
+            "field {field}: it is as long as the size of its sample, and it has a slot; expected one of the two"
+        )]
+        SlotOfColumn { field: String } is Argument of "slot",
+    }
+}

@@ -1,0 +1,87 @@
+//! The contents of a batch: the parts of samples that it holds, and their numbers.
+
+/// The samples of a batch, and the elements that it takes of each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parts {
+    /// The samples.
+    pub samples: Vec<u64>,
+    /// The first element that is taken of each sample: 0 unless samples are split, or truncated before their start.
+    pub starts: Vec<u32>,
+    /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
+    pub sizes: Vec<u32>,
+}
+
+/// The contents of a batch in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Measure {
+    /// Samples that begin in the batch.
+    pub(super) samples: u64,
+    /// Samples in the batch, and parts of samples.
+    pub(super) parts: u64,
+    /// Elements that are data.
+    pub(super) real: u64,
+    /// Elements with padding.
+    pub(super) padded: u64,
+    /// Elements of one padded sample.
+    pub(super) length: u64,
+    /// A number that identifies the shape of one padded sample.
+    pub(super) shape: u64,
+    /// Samples that are truncated, and the elements that this costs.
+    pub(super) truncated: u64,
+    pub(super) truncated_tokens: u64,
+    /// Samples that begin in the batch and continue in later ones.
+    pub(super) split: u64,
+}
+
+impl Measure {
+    /// The same batch without some of its members; their places stay.
+    pub(super) fn without(self, members: &Self) -> Self {
+        Self {
+            samples: self.samples - members.samples,
+            real: self.real - members.real,
+            truncated: self.truncated - members.truncated,
+            truncated_tokens: self.truncated_tokens - members.truncated_tokens,
+            split: self.split - members.split,
+            ..self
+        }
+    }
+}
+
+impl Parts {
+    /// `len` parts: the first parts, or all parts and then the first parts again.
+    pub(super) fn fitted(self, len: Option<u64>) -> Self {
+        let Self { samples, starts, sizes } = self;
+        Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
+    }
+
+    /// The parts of samples that are not in `banned`, which is in ascending order.
+    pub(super) fn without(self, banned: &[u64]) -> Self {
+        if banned.is_empty() {
+            return self;
+        }
+        self.chosen(|sample| banned.binary_search(&sample).is_err())
+    }
+
+    /// The parts of some samples.
+    pub(super) fn chosen(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
+        let mut chosen = Self::default();
+        for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {
+            if is_chosen(sample) {
+                chosen.samples.push(sample);
+                chosen.starts.push(start);
+                chosen.sizes.push(size);
+            }
+        }
+        chosen
+    }
+}
+
+/// `len` elements: the first elements, or all elements and then the first elements again.
+pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
+    let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
+    let own = elements.len();
+    elements.truncate(len);
+    (own..len).for_each(|place| elements.push(elements[place % own]));
+    elements
+}

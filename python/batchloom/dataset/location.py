@@ -1,0 +1,62 @@
+"""`Location`: the place where samples lie, asked apart from what a sample is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from batchloom.arrays.field import Field
+from batchloom.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Location:
+    """The place where samples lie before batches are made of them: arrays in memory or on a device, or elsewhere.
+
+    Attributes:
+        arrays: The arrays that samples are taken from, each once; none where samples lie elsewhere.
+        beside: Further arrays that a device needs.
+        datasets: The number of datasets whose arrays these are.
+        is_on_demand: ``True`` if samples are made or read when their batch is formed, so that fields are known with
+            the first block.
+    """
+
+    arrays: tuple[Field, ...] = ()
+    beside: tuple[Field, ...] = ()
+    datasets: int = 1
+    is_on_demand: bool = False
+
+    @property
+    def all_arrays(self) -> tuple[Field, ...]:
+        """The arrays that samples are taken from, and those beside them."""
+        return (*self.arrays, *self.beside)
+
+    @property
+    def was_shared(self) -> bool:
+        """``True`` if torch has moved an array to memory that processes share."""
+        return any(field.was_shared for field in self.all_arrays)
+
+    def check(self) -> None:
+        """Raise if an array was resized or moved since it was borrowed."""
+        for field in self.all_arrays:
+            field.check()
+
+    def device(self) -> Any:
+        """Return the device of all arrays; ``None`` for the CPU, and where samples lie elsewhere.
+
+        Raises:
+            DeviceError: Arrays are on several devices.
+        """
+        if not self.arrays:
+            return None
+        first = self.arrays[0]
+        for field in self.arrays:
+            if field.device != first.device:
+                raise DeviceError(
+                    f"field {field.label} is on {field.device or 'cpu'}, field {first.label} on "
+                    f"{first.device or 'cpu'}; expected all on one device: move them with .to()"
+                )
+        return first.device
+
+
+ON_DEMAND = Location(is_on_demand=True)

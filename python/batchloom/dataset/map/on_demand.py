@@ -1,0 +1,158 @@
+"""`OnDemandSamples`: samples of a source that are read when their batch is formed, and what each of them is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import batchloom._native as _native
+import numpy
+from batchloom.collate.field_names import LateFieldNames
+from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
+from batchloom.dataset.location import ON_DEMAND
+from batchloom.dataset.map.reader import SampleReader
+from batchloom.dataset.map.source import SampleSource
+from batchloom.dataset.samples import Memory, Recipe, Samples, override
+from batchloom.errors import ArgumentError
+from batchloom.samples.sizes import Sizes, checked
+
+if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
+    from batchloom.collate.fields import Fields
+
+# Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
+LEAST, MOST = 1 << 16, 8
+
+Source = TypeVar("Source", bound=SampleSource)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options by which samples are read.
+
+    Attributes:
+        columns: The fields that are as long as the size of their sample; ``None`` for all with a dimension.
+        on_error: The treatment of a sample that cannot be read: ``"raise"`` or ``"skip"``.
+        workers: ``"threads"`` or ``"processes"``.
+    """
+
+    columns: tuple[str | int, ...] | None = None
+    on_error: str = "raise"
+    workers: str = "threads"
+
+
+class OnDemandSamples(Samples, Generic[Source]):
+    """Samples of a source, which are read when their batch is formed, and never before.
+
+    Attributes:
+        source: The source.
+        own_sizes: The sizes of all samples of the source; ``None`` if all count the same.
+        options: The options by which samples are read.
+
+    Raises:
+        ArgumentError: Columns are named, and there are no sizes; or the source does not pickle for processes.
+        DataError: Sizes are not one for each sample, or no numbers from 0 to 2**32 - 1.
+    """
+
+    location = ON_DEMAND
+
+    def __init__(self, source: Source, sizes: Any = None, options: ReadOptions | None = None) -> None:
+        self.source, self.options = source, options or ReadOptions()
+        self._variable = self._named_variable(LateFieldNames())
+        self.own_sizes: Sizes | None = (
+            None if sizes is None else numpy.array(checked(sizes, "sizes", samples=len(source)))
+        )
+        if self.own_sizes is None and self.options.columns is not None:
+            raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
+        self._reader = SampleReader(source)
+        if self.options.workers == "processes":
+            from batchloom.dataset.map.processes import require_picklable
+
+            require_picklable(self._reader)
+
+    def _named_variable(self, names: LateFieldNames) -> list[str]:
+        """Return the names of the fields that are as long as the size of their sample."""
+        return [names.name("columns", field) for field in self.options.columns or ()]
+
+    @override
+    def whole_len(self) -> int:
+        return len(self.source)
+
+    @override
+    def sizes(self) -> Sizes | None:
+        chosen = self.chosen()
+        return self.own_sizes if self.own_sizes is None or chosen is None else self.own_sizes[chosen]
+
+    def sample(self, sample: int) -> Any:
+        """Return one sample, which is read now: with the random numbers of epoch 0 of seed 0."""
+        return self._reader.sample(self.row(sample), 0, 0)
+
+    @override
+    def recipe(self) -> Recipe:
+        return type(self), (self.source, self.own_sizes, self.options)
+
+    @override
+    def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
+        raise ArgumentError("samples of sources are not put together; expected one source of all samples")
+
+    @override
+    def field_names(self, rule: Rule) -> LateFieldNames:
+        names = LateFieldNames()
+        self._named_variable(names)
+        return names
+
+    @override
+    def schema(self, columns: Columns) -> Schema:
+        return Schema((), named=False)  # no sample was read yet
+
+    @override
+    def late_schema(self, columns: Columns, nesting: str) -> Schema:
+        structure = self._reader.structures.of_text(nesting)
+        own = len(structure.names)
+        frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
+        found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
+        further = [name for name, _ in columns[own:]]
+        if BOUNDARIES in further:
+            further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
+        build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
+        return Schema(found, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
+
+    @override
+    def engine(self) -> _native.Dataset:
+        return self._read_by(self._reader)
+
+    @override
+    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
+        assert isinstance(fields.namer.names, LateFieldNames)
+        whole = fields.whole is not None
+        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names)
+        if whole and self.options.on_error == "skip":
+            raise ArgumentError(
+                'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
+                'expected on_error="raise", or slots of single fields'
+            )
+        if self.options.workers == "threads":
+            return self._read_by(reader, whole=whole), None
+        from batchloom.dataset.map.processes import SampleProcesses, require_picklable
+
+        # As many as the loader has threads: each waits for one.
+        require_picklable(reader)
+        processes = SampleProcesses(reader, threads or min(_cores(), MOST))
+        return self._read_by(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
+
+    def _read_by(
+        self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
+    ) -> _native.Dataset:
+        """Return the samples as the engine sees them, which ``reader`` reads, here or in processes."""
+        sizes = None if self.own_sizes is None else _native.borrow(self.own_sizes, "sizes")
+        fields = None if self.options.columns is None else self._variable
+        skips = self.options.on_error == "skip"
+        found = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
+        return found if self.selection is None else found.select(self.selection)
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,133 @@
+"""`SampleSource`: where samples lie that are made on demand, and the source that makes them of items by a function.
+
+The seam for samples that are elsewhere: a source reads them by their numbers, and is told nothing of batches, epochs of
+a loader, ranks or devices. What a sample is, `OnDemandSamples` finds out by the first one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+import batchloom._native as _native
+import numpy
+from batchloom.errors import SampleError
+
+# Items in messages are cut to this many characters.
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
+
+
+def short(item: Any) -> str:
+    """Return the text of an item for a message, cut."""
+    try:
+        return _short.repr(item)
+    except Exception:
+        return f"a {type(item).__name__}"
+
+
+class SampleSource(Protocol):
+    """Samples by number, wherever they lie: in a function, in files, in chunks that are read one after the other."""
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples, in the order of their numbers, until ``stop`` is true.
+
+        A sample is an array or a number, or tuples, dicts and lists of them, in memory of its own. A sample that cannot
+        be had is a :class:`Refused`. Several threads call this at a time, each for neighbours in the order of the plan.
+
+        Args:
+            numbers: The numbers of the samples. The next one is taken when the sample before it was yielded.
+            seed: The seed of the run.
+            epoch: The epoch.
+            stop: Something that is true once no more samples are wanted.
+        """
+
+    def item(self, number: int) -> Any:
+        """Return what an error shows of a sample: the item that it is made of; ``None`` for nothing."""
+
+
+class ItemSource:
+    """Samples that a function of the user makes of items.
+
+    Attributes:
+        items: The items, by number.
+        fn: The function that makes a sample of an item; ``None`` if items are samples.
+    """
+
+    def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
+        self.items, self.fn = items, fn
+        self.takes_rng = fn is not None and takes_rng(fn)
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.items)
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true.
+
+        The function is called in this loop itself: a call in between would cost a cheap function some of its time.
+        """
+        items, fn, draws = self.items, self.fn, self.takes_rng
+        for number in numbers:
+            if stop:
+                break
+            item = None
+            try:
+                item = items[number]
+                if fn is None:
+                    found = item
+                elif draws:
+                    found = fn(item, rng=generator(seed, epoch, number))
+                else:
+                    found = fn(item)
+            except Exception as error:
+                found = Refused(failed(number, item, described(error)), error)
+            yield found
+
+    def item(self, number: int) -> Any:
+        """Return the item of a sample; ``None`` if items are samples."""
+        return None if self.fn is None else self.items[number]
+
+
+class Refused:
+    """The error of a sample, told apart from anything that a function returns."""
+
+    def __init__(self, error: SampleError, cause: Exception) -> None:
+        self.error = error
+        error.__cause__ = cause
+
+
+def failed(number: int, item: Any, reason: str) -> SampleError:
+    """Return the error of a sample that cannot be had."""
+    named = "" if item is None else f" (item {short(item)})"
+    return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
+
+
+def described(error: BaseException) -> str:
+    """Return the type and the message of any error, even of one that cannot be turned into text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which has no message: its __str__ fails"
+
+
+def takes_rng(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter named ``rng`` that is not bound yet."""
+    if isinstance(function, partial) and "rng" in function.keywords:
+        return False
+    try:
+        return "rng" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
+    """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
+    first, second = _native.sample_key(seed, epoch, sample)
+    return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))

@@ -1,0 +1,306 @@
+"""`Samples`: what a dataset holds, as the other stages of the package ask about it.
+
+A dataset that users see holds one object of this class, which :func:`batchloom.dataset.base.samples_of` returns. The
+questions are grouped by who asks them: a plan, a loader, a delivery. A device asks one more object, the `DeviceData`
+that :meth:`Samples.device_data` returns. Where samples lie is a value of its own, the `Location`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import shuffled
+from batchloom.arrays.field import Field
+from batchloom.arrays.pickling import kept, opened
+from batchloom.batching.rules import FixedSize, Rule, engine_rule
+from batchloom.collate.field_names import FieldNames, LateFieldNames
+from batchloom.collate.schema import Columns, Schema
+from batchloom.dataset.location import Location
+from batchloom.dataset.selection import restored, written
+from batchloom.device.data import DeviceData
+from batchloom.samples.sizes import Sizes, read
+
+if TYPE_CHECKING:
+    from batchloom.collate.fields import Fields
+    from batchloom.dataset.array_windows import ArrayWindows
+    from typing_extensions import override as override
+else:
+
+    def override(method: Any) -> Any:
+        """Return a method that answers a question, which is documented where it is asked."""
+        return method
+
+
+Memory = tuple[int, Callable[[int], Any]]
+"""The least bytes of memory for blocks to ask for, and the function that allocates it."""
+
+Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
+"""A function, and the arguments with which it makes samples."""
+
+
+class PlanQuestions(Sized, Protocol):
+    """The questions of a plan: which samples there are."""
+
+    def sizes(self) -> Sizes | None:
+        """Return the size of each sample; ``None`` if all count the same."""
+
+    def classes(self, option: str, field: str | int) -> Any:
+        """Return the class of each sample, which the field holds that is given as ``option``.
+
+        Raises:
+            ArgumentError: There is no such field with one number for each sample.
+        """
+
+    def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
+        """Return the random order as the engine names it, and whether documents are shuffled.
+
+        Raises:
+            ArgumentError: ``shuffle`` is an order that the samples do not have.
+        """
+
+    @property
+    def has_next_tokens(self) -> bool:
+        """``True`` if a field can be named whose next tokens are labels."""
+
+
+class LoaderQuestions(Protocol):
+    """The questions of a loader: what a sample is."""
+
+    @property
+    def is_bare(self) -> bool:
+        """``True`` if a batch is one array, and not a tuple of one."""
+
+    @abstractmethod
+    def engine(self) -> _native.Dataset:
+        """Return the samples as the engine sees them."""
+
+    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
+        """Return the samples for one loader, and where blocks have to lie, if that matters.
+
+        Args:
+            threads: The threads of the loader; ``None`` for as many as it takes by itself.
+            fields: The treatment of each field.
+        """
+
+    def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
+        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+
+    def padded_fields(self) -> Mapping[str, str]:
+        """Return the types of the fields that are padded, by name."""
+
+    @abstractmethod
+    def schema(self, columns: Columns) -> Schema:
+        """Return the schema of batches, given the names and types of the fields that the engine makes."""
+
+
+class DeliveryQuestions(Sized, Protocol):
+    """The questions of a delivery: where samples lie, and which ways their batches can take."""
+
+    location: Location
+    """The place where samples lie."""
+
+    @property
+    def other_shapes(self) -> str | None:
+        """The reason for which full batches differ in shape, where options of the dataset ask for that."""
+
+    @property
+    def is_formed_without_torch(self) -> bool:
+        """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
+
+    def check(self) -> None:
+        """Raise if an array was resized or moved since it was borrowed."""
+
+    def late_schema(self, columns: Columns, nesting: str) -> Schema:
+        """Return the schema of batches whose fields are known with the first block, which tells them.
+
+        Args:
+            columns: The names and types of its fields.
+            nesting: The text of the structure of its samples.
+        """
+
+    def windows(self, documents: bool) -> ArrayWindows | None:
+        """Return the windows that samples are, if a batch of neighbours is one slice of a template; else ``None``.
+
+        Args:
+            documents: ``True`` if documents are shuffled.
+        """
+
+    def device_data(self) -> DeviceData | None:
+        """Return the rows of which a device makes batches itself; ``None`` where only the host can form them."""
+
+
+class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
+    """The samples of a dataset: all of its data, or a selection.
+
+    Attributes:
+        selection: The samples that were selected of the data; ``None`` for all.
+        unit: The word for what is selected.
+    """
+
+    selection: _native.Selection | None = None
+    unit: ClassVar[str] = "sample"
+    location: Location
+    is_bare: bool = False
+    has_next_tokens: bool = False
+    is_formed_without_torch: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self.whole_len() if self.selection is None else len(self.selection)
+
+    @abstractmethod
+    def whole_len(self) -> int:
+        """Return the number of samples of the data."""
+
+    @abstractmethod
+    def sample(self, sample: int) -> Any:
+        """Return one sample, given a number that is not negative."""
+
+    @abstractmethod
+    def recipe(self) -> Recipe:
+        """Return the function and the arguments that make the samples again, without the selection."""
+
+    @property
+    def selectable(self) -> int:
+        """The number of units to select from."""
+        return len(self)
+
+    def select(self, selection: _native.Selection) -> Self:
+        """Return selected samples, which share the data with these."""
+        found = self.__new__(type(self))
+        # Attributes are shared, as a copy would borrow all arrays again.
+        found.__dict__.update(self.__dict__)
+        found.selection = selection if self.selection is None else selection.within(self.selection)
+        found.narrow(selection)
+        return found
+
+    def narrow(self, selection: _native.Selection) -> None:
+        """Choose from the samples that there were before; ``self.selection`` says what is left of the data."""
+
+    def row(self, sample: int) -> int:
+        """Return the place of a sample in the data."""
+        return sample if self.selection is None else self.selection.number(sample)
+
+    def run(self, first: int, end: int) -> tuple[int, int]:
+        """Return the places in the data of the samples ``first`` to ``end``, which are neighbours there."""
+        start = 0 if self.selection is None or self.selection.range is None else self.selection.range[0]
+        return first + start, end + start
+
+    @property
+    def are_neighbours(self) -> bool:
+        """``True`` if the samples are neighbours in the data."""
+        return self.selection is None or self.selection.range is not None
+
+    def chosen(self) -> numpy.ndarray[Any, Any] | None:
+        """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
+        return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
+
+    @abstractmethod
+    def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
+        """Return the dataset of the samples of several datasets, the first of which holds these.
+
+        Args:
+            datasets: The datasets, in order.
+            source: ``True`` if batches hold the number of the dataset of each sample.
+
+        Raises:
+            ArgumentError: They differ in kind, or in a field.
+        """
+
+    @override
+    def sizes(self) -> Sizes | None:
+        found = self.engine().sizes()
+        return None if found is None else read(found)
+
+    @override
+    def classes(self, option: str, field: str | int) -> Any:
+        known = {field.label: field for field in self.arrays_by_sample()}
+        names = self.field_names(FixedSize(1))
+        rows = known[names.name(option, field, known, ", or an array of classes")].data
+        chosen = self.chosen()
+        return rows if chosen is None else rows[chosen]
+
+    @override
+    def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
+        return shuffled(shuffle), False
+
+    def arrays_by_sample(self) -> tuple[Field, ...]:
+        """Return the arrays with a row for each sample of the data."""
+        return ()
+
+    def row_shapes(self) -> Mapping[str, Sequence[int]]:
+        """Return the shapes of the rows that fields are taken from, by the names of fields, where they are known."""
+        return {field.label: field.tensor.shape[1:] for field in self.location.all_arrays}
+
+    @override
+    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
+        return self.engine(), None
+
+    @override
+    def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
+        columns = self.engine().fields(engine_rule(rule))
+        schema = self.schema(columns)
+        stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
+        return FieldNames(stored, self.row_shapes(), {} if schema.named else dict(enumerate(schema.all_keys)))
+
+    @override
+    def padded_fields(self) -> Mapping[str, str]:
+        return {}
+
+    @override
+    def late_schema(self, columns: Columns, nesting: str) -> Schema:
+        return self.schema(columns)
+
+    @property
+    @override
+    def other_shapes(self) -> str | None:
+        return None
+
+    @override
+    def windows(self, documents: bool) -> ArrayWindows | None:
+        return None
+
+    @override
+    def device_data(self) -> DeviceData | None:
+        return None
+
+    @override
+    def check(self) -> None:
+        self.location.check()
+
+    def current(self) -> Samples:
+        """Return the samples where their arrays are now: other ones, if torch moved some to shared memory."""
+        if not self.location.was_shared:
+            return self
+        make, arguments = self.recipe()
+        found = make(*arguments)
+        return found if self.selection is None else found.select(self.held())
+
+    def narrowed(self) -> tuple[Recipe, _native.Selection]:
+        """Return a recipe for little more data than the selected samples, and where they are in it."""
+        return self.recipe(), self.held()
+
+    def held(self) -> _native.Selection:
+        """Return the selected samples, as places in the data that is held."""
+        assert self.selection is not None
+        return self.selection
+
+    def written(self) -> tuple[Recipe, tuple[Any, ...] | None]:
+        """Return what :func:`restored_samples` takes, for a pickle."""
+        selection = None
+        if self.selection is None:
+            make, arguments = self.recipe()
+        else:
+            (make, arguments), selection = self.narrowed()
+        return (make, kept(arguments)), None if selection is None else written(selection)
+
+
+def restored_samples(recipe: Recipe, selection: tuple[Any, ...] | None) -> Samples:
+    """Return samples that were written."""
+    make, arguments = recipe
+    found = make(*opened(arguments))
+    return found if selection is None else found.select(restored(*selection))
