@@ -20,6 +20,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def saved_table(found: list[tuple[str, str, dict[str, float]]]) -> str:
 
 def short_table(found: list[Figure]) -> str:
     """Return README's table: chosen figures, a column for each device."""
-    return table([(words, chosen(found, text)) for words, text in SHORT.items()], devices(found))
+    return table([(words, {"": chosen(found, text)}) for words, text in SHORT.items()], devices(found))
 
 
 def chosen(found: list[Figure], text: str) -> list[Figure]:
@@ -186,9 +187,24 @@ def chosen(found: list[Figure], text: str) -> list[Figure]:
 
 
 def long_table(found: list[Figure]) -> str:
-    """Return the guide's table: every figure."""
-    texts = dict.fromkeys(each.text for each in found)
-    return table([(text, [each for each in found if each.text == text]) for text in texts], devices(found))
+    """Return the guide's table: every figure, with one line for a claim about several cases."""
+    claims: dict[tuple[str, str, float], dict[str, list[Figure]]] = {}
+    for each in found:
+        case, colon, claim = each.text.partition(": ")
+        cases = claims.setdefault((claim if colon else each.text, each.relation, each.bound), {})
+        cases.setdefault(case if colon else "", []).append(each)
+    return table([line(claim, cases) for (claim, _, _), cases in claims.items()], devices(found))
+
+
+def line(claim: str, cases: dict[str, list[Figure]]) -> tuple[str, dict[str, list[Figure]]]:
+    """Return a line of the guide's table: the words that all cases share, and the figures of each case."""
+    if len(cases) == 1:
+        (figures,) = cases.values()
+        return figures[0].text, {"": figures}
+    alike = takewhile(lambda words: len(set(words)) == 1, zip(*map(str.split, cases), strict=False))
+    shared = " ".join(words[0] for words in alike)
+    words = f"{shared} ...: {claim}" if shared else claim
+    return words, {case.removeprefix(shared).strip(): figures for case, figures in cases.items()}
 
 
 def devices(found: list[Figure]) -> list[str]:
@@ -196,17 +212,23 @@ def devices(found: list[Figure]) -> list[str]:
     return list(dict.fromkeys(each.device for each in found))
 
 
-def table(lines: Iterable[tuple[str, list[Figure]]], names: list[str]) -> str:
+def table(lines: Iterable[tuple[str, dict[str, list[Figure]]]], names: list[str]) -> str:
     """Return a table in Markdown; without a device, a line."""
     if not names:
         return "Nothing is measured on a GPU yet.\n"
     rows = [f"| | to reach | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
-    for words, several in lines:
-        if several:
+    for words, cases in lines:
+        if several := [each for figures in cases.values() for each in figures]:
             first = several[0]
-            cells = [cell([each for each in several if each.device == name]) for name in names]
+            cells = [cells_of(cases, name) for name in names]
             rows.append(f"| {words} | {first.relation} {number(first.bound)} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def cells_of(cases: dict[str, list[Figure]], device: str) -> str:
+    """Return the figures of a device, each after its case."""
+    found = {case: cell([each for each in figures if each.device == device]) for case, figures in cases.items()}
+    return "; ".join(f"{case}: {text}" if case else text for case, text in found.items() if text)
 
 
 def cell(several: list[Figure]) -> str:

@@ -2,7 +2,7 @@
 
     python -m bench.resume.table
 
-A cell is samples lost / repeated, in all epochs; "=" is the order of the run that nobody killed, "≠" another one.
+A cell is samples lost/repeated, in all epochs; "=" is the order of the run that nobody killed, "≠" another one.
 """
 
 from __future__ import annotations
@@ -59,23 +59,27 @@ def cell(said: str) -> str:
     if found is None:
         raise ValueError(f"found {said!r}, expected samples lost and repeated")
     order = {None: "", "same": " =", "another": " ≠"}[found[3]]
-    return f"{found[1]} / {found[2]}{order}" + (", error" if said.endswith(FAILED) else "")
+    return f"{found[1]}/{found[2]}{order}" + (", error" if said.endswith(FAILED) else "")
 
 
 def tables(measured: list[dict[str, Any]]) -> str:
-    """Return a table for each rule, with a row for each trainer and loader."""
+    """Return a table for each rule, with a row for each loader and the trainers in which it does the same."""
     rules = [rule for rule in RULES if any(case["rule"] == rule for case in measured)]
     return "\n".join(line for rule in rules for line in _table(rule, measured)) + "\n"
 
 
 def _table(rule: str, measured: list[dict[str, Any]]) -> Iterator[str]:
-    yield from (f"### {RULES[rule]}", "", f"| trainer | loader | {' | '.join(HEADS)} |", "|---" * 9 + "|")
+    yield from (f"### {RULES[rule]}", "", f"| trainers | loader | {' | '.join(HEADS)} |", "|---" * 9 + "|")
     found = {(case["trainer"], case["loader"]): case["found"] for case in measured if case["rule"] == rule}
-    for trainer, name in TRAINERS.items():
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for trainer in TRAINERS:
         for loader, label in LOADERS.items():
             if (trainer, loader) in found:
                 cells = [cell(found[trainer, loader][column]) for column in COLUMNS]
-                yield f"| {name} | {label} | {' | '.join(cells)} |"
+                rows.setdefault((label, *cells), []).append(trainer)
+    for (label, *cells), same in rows.items():
+        names = "all" if len(same) == len(TRAINERS) else "; ".join(TRAINERS[trainer] for trainer in same)
+        yield f"| {names} | {label} | {' | '.join(cells)} |"
     yield ""
 
 

@@ -41,6 +41,7 @@ fn counting(plan: &Plan, step: u64) -> Vec<u64> {
 }
 
 proptest! {
+    // law: L1
     #[test]
     fn bans_change_counts_and_nothing_else(
         rule in 0..4_usize, uneven in uneven(), world_size in 1..4_u32, banned in banned(),
@@ -74,6 +75,7 @@ proptest! {
         );
     }
 
+    // law: L5
     #[test]
     fn bans_hold_from_the_step_at_which_a_state_was_loaded(
         rule in 0..4_usize, lists in prop::collection::vec(banned(), 1..4),

@@ -109,6 +109,7 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
+    // law: L9, L10
     #[test]
     fn hold_the_samples_of_the_plan(
         sources in sources(),

@@ -116,6 +116,7 @@ proptest! {
     }
 
     /// `TokenBudget`: from the longest sample down, each into the last batch if that stays within every limit.
+    // law: L6
     #[test]
     fn token_budget_by_definition(
         sizes in prop::collection::vec(0_u32..60, 1..150),
@@ -159,6 +160,7 @@ proptest! {
     }
 
     /// `Packing` makes as many bins as best fit does, written the obvious way.
+    // law: L6
     #[test]
     fn packing_is_best_fit_decreasing(mut sizes in prop::collection::vec(0_u32..120, 1..200), capacity in 120_u64..500) {
         let rule = Packing::new(capacity).unwrap();
@@ -179,6 +181,7 @@ proptest! {
     }
 
     /// Samples with two variable dimensions: the union of the extents stays within the budget.
+    // law: L6
     #[test]
     fn shapes_within_budget(extents in prop::collection::vec((0_u32..30, 0_u32..30), 1..100), tokens in 100_u64..2000, multiple_of in 1_u32..8, oversize in oversize(), shuffle in any::<bool>()) {
         let rule = TokenBudget::new(tokens).unwrap().multiple_of(multiple_of).unwrap().oversize(oversize).pool(40).unwrap();

@@ -39,6 +39,7 @@ fn epoch(loader: &Loader) -> Vec<(Vec<u64>, Vec<u32>)> {
     loader.into_iter().map(read).collect()
 }
 
+// law: L2
 #[test]
 fn threads_delays_and_block_sizes_never_show() {
     let reference = loader(1, 1 << 20, 2, 0);

@@ -99,6 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// A sample comes as often as its weight says, to less than two, on average exactly; places are where it comes.
+    // law: L1
     #[test]
     fn weighted_samples_come_as_often_as_they_should(weights in weights(), draws in 1_u64..300, seed in any::<u64>()) {
         let samples = weights.len() as u64;
@@ -129,6 +130,7 @@ proptest! {
     }
 
     /// Epochs of any length go on where the last one stopped: their draws, one after the other, are passes.
+    // law: L1
     #[test]
     fn epochs_of_any_length_are_passes(samples in 1_u64..60, draws in 1_u64..150, shuffle in any::<bool>(), seed in any::<u64>()) {
         let plan = ones(Plan::builder(samples).num_samples(draws).shuffle(shuffle).seed(seed));
@@ -141,6 +143,7 @@ proptest! {
     }
 
     /// Sources take turns as their weights say, each in passes of its own, and an epoch ends where it should.
+    // law: L1
     #[test]
     fn mixtures_are_their_definition(
         counts in prop::collection::vec(1_u64..30, 1..6),
@@ -197,6 +200,7 @@ proptest! {
     }
 
     /// Weights change by schedule where it says, counted over all epochs, and epochs end where they should.
+    // law: L1
     #[test]
     fn scheduled_mixtures_are_their_definition(
         counts in prop::collection::vec(1_u64..30, 1..5),
@@ -258,6 +262,7 @@ proptest! {
     }
 
     /// By tokens, weights change by schedule to a sample, and no source repeats a sample early.
+    // law: L1
     #[test]
     fn measured_mixtures_change_by_schedule(
         sizes in prop::collection::vec(prop::collection::vec(1_u32..20, 5..30), 2..4),
@@ -291,6 +296,7 @@ proptest! {
 
     /// Weights that are replaced at any steps of a run, through worlds and rules: what was delivered stays, and each source
     /// goes on through its passes.
+    // law: L5
     #[test]
     fn replaced_weights_go_on(
         counts in prop::collection::vec(5_u64..40, 2..4),
@@ -361,6 +367,7 @@ proptest! {
     }
 
     /// By tokens, the share of a source is right to its longest samples at every draw, and epochs are passes.
+    // law: L1
     #[test]
     fn measured_mixtures_hold_their_shares(
         sizes in prop::collection::vec(prop::collection::vec(0_u32..20, 1..30), 1..5),
@@ -441,6 +448,7 @@ proptest! {
     }
 
     /// A mixture of one is the dataset alone, under every rule; every rule delivers what is drawn, and resumes.
+    // law: L1
     #[test]
     fn every_rule_delivers_what_is_drawn(
         sizes in prop::collection::vec(1_u32..30, 2..80),

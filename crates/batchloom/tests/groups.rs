@@ -60,6 +60,7 @@ fn rules() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
+    // law: L1, L9
     #[test]
     fn groups_are_their_definition(ids in ids()) {
         let (groups, expected) = (Groups::of(&ids).unwrap(), members(&ids));
@@ -74,6 +75,7 @@ proptest! {
     }
 
     /// Every group comes once and whole, in its order, under every rule; other ids for the same groups change nothing.
+    // law: L8
     #[test]
     fn groups_stay_whole(ids in ids(), rule in rules(), shuffle in any::<bool>(), epoch in 0_u64..3) {
         let expected = members(&ids);
@@ -160,6 +162,7 @@ fn subsamples_are_fair() {
     assert!(counts.iter().all(|&count| (500..700).contains(&count)), "{counts:?}");
 }
 
+// law: L6
 #[test]
 fn budgets_count_rows() {
     let ids: Vec<i64> = [9, 1, 1, 1].iter().zip(0..).flat_map(|(&rows, id)| vec![id; rows]).collect();

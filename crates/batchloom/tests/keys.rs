@@ -46,6 +46,7 @@ fn batches(plan: &Plan, step: u64) -> Vec<Vec<u64>> {
 }
 
 proptest! {
+    // law: L1
     #[test]
     fn batches_hold_one_key(
         rule in 0..5_usize, keys in keys(120), shuffle in any::<bool>(), world_size in 1..4_u32, drop_last in any::<bool>(),
@@ -99,6 +100,7 @@ proptest! {
     }
 
     /// Samples that are split come whole, whatever the others of their key and of other keys do.
+    // law: L1
     #[test]
     fn parts_of_samples_of_one_key_add_up(
         sized in prop::collection::vec((0..4_u32, prop_oneof![0..5_u32, 0..40_u32]), 1..80), tokens in 3..12_u64, shuffle in any::<bool>(),
@@ -124,6 +126,7 @@ proptest! {
         }
     }
 
+    // law: L5
     #[test]
     fn batches_of_one_key_resume_in_any_world(
         rule in 0..5_usize, keys in keys(120), worlds in prop::collection::vec((1..5_u32, 0..6_u64), 1..4),
@@ -223,6 +226,7 @@ proptest! {
         }
     }
 
+    // law: L1
     #[test]
     fn batches_hold_different_keys(
         keys in prop_oneof![keys(150), prop::collection::vec(0..40_u32, 60..150)], batch_size in 1..9_u64, drop_last in any::<bool>(), world_size in 1..4_u32, seed in any::<u64>(),

@@ -18,6 +18,7 @@ fn dataset() -> TensorDataset {
     TensorDataset::new([("x", x)]).unwrap()
 }
 
+// law: L11
 #[test]
 fn batches_outlive_everything() {
     let loader =
@@ -37,6 +38,7 @@ fn batches_outlive_everything() {
 }
 
 /// One batch of every few is kept while the blocks of the others are poisoned and used again.
+// law: L11
 #[test]
 fn a_kept_batch_keeps_its_block() {
     let loader = Loader::builder(dataset())
@@ -61,6 +63,7 @@ fn a_kept_batch_keeps_its_block() {
 }
 
 /// A loader fills no block further ahead than `prefetch`, whatever time it is given; with 0, none before it is asked for.
+// law: L12
 #[test]
 fn nothing_is_read_before_its_block_is_due() {
     for (prefetch, threads) in [(0, 1), (0, 3), (1, 3), (2, 3), (5, 3)] {
@@ -172,6 +175,7 @@ fn large_batches_take_the_memory_of_those_before() {
 }
 
 /// A consumer that keeps all batches gets them all.
+// law: L11
 #[test]
 fn large_batches_may_be_kept() {
     for prefetch in [None, Some(0), Some(3)] {

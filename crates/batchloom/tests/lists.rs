@@ -76,6 +76,7 @@ proptest! {
         prop_assert_eq!(found, expected.collect::<Vec<_>>());
     }
 
+    // law: L3
     #[test]
     fn lists_of_equal_counts_are_batches_of_a_rule_of_equal_counts(
         samples in 1..60_u32, batch_size in 1..9_u64, world_size in 1..6_u32, masked in any::<bool>(),

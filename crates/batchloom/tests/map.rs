@@ -286,6 +286,7 @@ proptest! {
 
 /// Samples are read once the first batch is asked for, at most `prefetch` batches ahead, and no more after the iterator
 /// is gone.
+// law: L12
 #[test]
 fn samples_are_read_when_their_block_is_formed() {
     for threads in [1, 3] {
@@ -316,6 +317,7 @@ fn samples_are_read_when_their_block_is_formed() {
 }
 
 /// Without `prefetch`, the samples of a batch are read when it is asked for, and those of no other batch.
+// law: L12
 #[test]
 fn samples_are_read_when_their_batch_is_asked_for() {
     for threads in [1, 3] {

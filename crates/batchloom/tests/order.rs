@@ -60,6 +60,7 @@ fn bucket(value: u64, samples: u64, buckets: u64) -> usize {
 }
 
 proptest! {
+    // law: L1
     #[test]
     fn every_sample_once(samples in 0_u64..5000, seed: u64, epoch: u64) {
         let mut order = all(samples, &key(seed, epoch));
@@ -95,6 +96,7 @@ proptest! {
 }
 
 proptest! {
+    // law: L1
     #[test]
     fn shards_are_what_the_oracle_says(samples in 0_u64..600, shard_size in 1_u64..700, seed: u64, epoch: u64) {
         let order = Order::from(Shards::new(samples, shard_size, seed, epoch));
@@ -148,6 +150,7 @@ proptest! {
         }
     }
 
+    // law: L7
     #[test]
     fn seeds_and_epochs_give_other_shards(shard_size in 20_u64..200, seed: u64, epoch: u64, other in 1_u64..) {
         let order = sharded(400, shard_size, seed, epoch);
@@ -252,6 +255,7 @@ fn rank_of(permutation: &[u64]) -> usize {
 }
 
 /// The place of a sample is uniform, for sizes small and large, square and not.
+// law: L7
 #[test]
 fn positions_are_uniform() {
     for samples in
@@ -319,6 +323,7 @@ fn fixed_points_are_rare() {
 }
 
 /// One bit of the seed or of the epoch changes everything: the two orders agree no more than strangers do.
+// law: L7
 #[test]
 fn one_bit_of_the_key_changes_everything() {
     let samples = 10_000;
@@ -338,6 +343,7 @@ fn one_bit_of_the_key_changes_everything() {
 }
 
 /// The trap of keys that add up: run A's second epoch must not be run B's first.
+// law: L7
 #[test]
 fn seed_and_epoch_do_not_add_up() {
     assert_ne!(all(100, &key(0, 1)), all(100, &key(1, 0)));
@@ -345,6 +351,7 @@ fn seed_and_epoch_do_not_add_up() {
 }
 
 /// The contract across releases. `BLESS=1 cargo test golden` rewrites the file; only a new `VERSION` may need it.
+// law: L2
 #[test]
 fn golden() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/permutation.json");
@@ -367,6 +374,7 @@ fn golden() {
 }
 
 /// The same contract for orders that go shard by shard.
+// law: L2
 #[test]
 fn golden_shards() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/shards.json");

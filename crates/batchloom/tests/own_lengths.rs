@@ -70,6 +70,7 @@ fn check(
 }
 
 proptest! {
+    // law: L6
     #[test]
     fn each_field_is_padded_to_its_own_longest_within_the_budget(
         pairs in prop::collection::vec((0..20_u32, 0..20_u32), 1..60),

@@ -29,6 +29,7 @@ fn dataset(lengths: &[u32]) -> SequenceDataset {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    // law: L6
     #[test]
     fn batches_have_given_lengths(
         lengths in prop::collection::vec(0_u32..25, 1..30),

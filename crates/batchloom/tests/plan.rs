@@ -152,6 +152,7 @@ pub(crate) fn seen(plan: &Plan, rank: u32) -> Vec<Vec<u64>> {
 }
 
 proptest! {
+    // law: L2
     #[test]
     fn is_what_the_oracle_says(options in options()) {
         let expected = options.steps();
@@ -173,6 +174,7 @@ proptest! {
         }
     }
 
+    // law: L1
     #[test]
     fn partition_and_stats(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -198,6 +200,7 @@ proptest! {
         prop_assert!((stats.imbalance - (1.0 - stats.padded as f64 / waited as f64)).abs() < 1e-9);
     }
 
+    // law: L3, L10
     #[test]
     fn every_rank_has_the_same_number_of_steps(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -223,6 +226,7 @@ proptest! {
         prop_assert_eq!(found, plan.stats().real);
     }
 
+    // law: L7
     #[test]
     fn seeds_and_epochs_give_other_orders(options in options(), other in 1_u64..) {
         let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world_size: 1, drop_last: false, shard_size: None, ..options };

@@ -83,6 +83,7 @@ proptest! {
 
     /// Runs are neighbours as stored, as many in every epoch, at most one more than samples need, and each epoch moves
     /// their borders by half a run at least, to choose from.
+    // law: L7
     #[test]
     fn runs_meet_others_in_each_epoch(samples in 1_u64..2000, batch_size in 1_u64..60, seed in any::<u64>(), drop_last in any::<bool>()) {
         let builder = Plan::builder(samples).batch_size(batch_size).shuffle(Shuffle::Runs).seed(seed);
@@ -164,6 +165,7 @@ proptest! {
     }
 
     /// `Packing` puts large samples first, and the others in the order of the epoch, into the fullest bin that takes them.
+    // law: L6
     #[test]
     fn packing_is_best_fit_in_random_order(sizes in prop::collection::vec(0_u32..120, 1..200), capacity in 120_u32..500, seed in any::<u64>()) {
         let plan = plan(&sizes, Packing::new(capacity.into()).unwrap(), seed).uneven(Uneven::Short).build().unwrap();
@@ -214,6 +216,7 @@ proptest! {
 }
 
 /// Default pools keep at most 0.27 of batch mates together, whatever the rule and the lengths.
+// law: L7
 #[test]
 fn default_pools_make_new_batches_in_every_epoch() {
     let cost = CostModel::new(1000.0, 1.0, 0.0).unwrap();

@@ -112,6 +112,7 @@ fn formed(loader: &Loader, plan: &Plan, rank: u32) -> Vec<Contents> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
+    // law: L2
     #[test]
     fn a_batch_is_formed_again_bit_for_bit(options in options(), world_size in 1_u32..4, seed: u64) {
         let rank = (seed % u64::from(world_size)) as u32;
@@ -136,6 +137,7 @@ proptest! {
     }
 
     /// An epoch that two numbers of ranks took in turn.
+    // law: L5
     #[test]
     fn steps_of_other_worlds_are_formed_again(options in options(), worlds in prop::array::uniform2(1_u32..4), stop in 0_usize..6) {
         let before: Vec<Loader> = (0..worlds[0]).map(|rank| options.loader(rank, worlds[0])).collect();

@@ -18,6 +18,7 @@ fn following(plan: &Plan) -> Plan {
 }
 
 proptest! {
+    // law: L4
     #[test]
     fn resume_equals_never_stopping_at_every_step(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -40,6 +41,7 @@ proptest! {
         }
     }
 
+    // law: L4
     #[test]
     fn three_resumes_inside_one_epoch(options in options(), stops in prop::array::uniform3(0.0..1.0_f64)) {
         let Ok(whole) = options.build() else { return Ok(()) };
@@ -60,6 +62,7 @@ proptest! {
     }
 
     /// Too few batches for a step of more ranks are dropped, as at any epoch's end.
+    // law: L4
     #[test]
     fn no_rest_is_empty(options in options(), world_size in 1_u32..10, stop in 0.0..1.0_f64) {
         let options = Options { drop_last: true, ..options };
@@ -75,6 +78,7 @@ proptest! {
     }
 
     /// The world changes twice within the epoch, and the batches that were left come once each.
+    // law: L5
     #[test]
     fn elastic(options in options(), worlds in prop::array::uniform2(1_u32..10), stops in prop::array::uniform2(0.0..1.0_f64)) {
         let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
@@ -91,6 +95,7 @@ proptest! {
         prop_assert_eq!(got, options.batches());
     }
 
+    // law: L5
     #[test]
     fn elastic_with_padding_loses_nothing(options in options(), world_size in 1_u32..10, stop in 0.0..1.0_f64) {
         let options = Options { drop_last: false, uneven: Uneven::Pad, ..options };
@@ -108,6 +113,7 @@ proptest! {
     }
 }
 
+// law: L4
 #[test]
 fn the_last_state_of_an_epoch_is_the_start_of_the_next() {
     let plan = Plan::builder(10).batch_size(3).shuffle(true).build().unwrap();
@@ -118,6 +124,7 @@ fn the_last_state_of_an_epoch_is_the_start_of_the_next() {
     assert_eq!(last.state(4), last.state(0), "the last epoch is followed by itself");
 }
 
+// law: L4
 #[test]
 fn loading_does_not_replay() {
     let plan = Plan::builder(1 << 50).batch_size(8).shuffle(true).world_size(4).build().unwrap();
@@ -147,6 +154,7 @@ fn foreign_and_damaged_states_are_refused() {
 }
 
 /// The state format is a promise across releases.
+// law: L4
 #[test]
 fn golden() {
     let plan =

@@ -209,6 +209,7 @@ fn intervals(steps: &[Vec<Parts>]) -> BTreeMap<u64, Vec<(u32, u32)>> {
 
 proptest! {
     /// Every element comes exactly once, except those that the plan counts as dropped, truncated or repeated.
+    // law: L1, L8
     #[test]
     fn partition(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -237,6 +238,7 @@ proptest! {
     }
 
     /// The counts of the plan are those of a recount.
+    // law: L1
     #[test]
     fn stats_are_a_recount(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -278,6 +280,7 @@ proptest! {
 
     /// No batch is empty, exceeds its budget, its spread or its number of samples, but for one that holds a single
     /// oversize sample that the user wanted alone.
+    // law: L6
     #[test]
     fn budget(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -317,6 +320,7 @@ proptest! {
     }
 
     /// Ranks have equally many steps; the batches do not depend on the world, unless they are balanced over it.
+    // law: L2, L3
     #[test]
     fn equal_and_pure(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -340,6 +344,7 @@ proptest! {
     }
 
     /// After any chain of stops, with other worlds, exactly the batches that were left come.
+    // law: L4, L5
     #[test]
     fn resume_and_elastic(options in options(), worlds in prop::array::uniform3(1_u32..6), stops in prop::array::uniform3(0.0..1.0_f64)) {
         let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
@@ -496,6 +501,7 @@ fn bad_input() {
 }
 
 /// The batches of each rule over the same samples are a promise across releases.
+// law: L2
 #[test]
 fn golden() {
     let sizes: Vec<u32> = (0..300_u32).map(|sample| sample.wrapping_mul(2_654_435_761) >> 24).collect();

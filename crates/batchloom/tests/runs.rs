@@ -63,6 +63,7 @@ fn whole(options: &Options, rank: u32, batches: usize) -> Vec<Vec<u64>> {
 }
 
 proptest! {
+    // law: L4
     #[test]
     fn a_run_in_stretches_is_the_run_that_never_stopped((options, rank) in runs(), stretches in stretches()) {
         let total: usize = stretches.iter().map(|stretch| stretch.batches).sum();
@@ -95,6 +96,7 @@ proptest! {
     }
 
     /// A batch that waits for its use can be left out of a state, at any place of an iteration and after its epoch was left.
+    // law: L4
     #[test]
     fn a_state_of_batches_that_were_used((options, _) in runs(), before in 0_usize..20, goes_on: bool) {
         let mut run = begun(&options, 0);
@@ -121,6 +123,7 @@ proptest! {
     }
 
     /// The world changes within the epoch, and the batches that were left come once each.
+    // law: L5
     #[test]
     fn ranks_share_the_rest(options in options(), world_size in 1_u32..10, steps in 0_usize..20) {
         let options = Options { drop_last: false, uneven: Uneven::Short, epoch: options.epoch / 2, ..options };
@@ -153,6 +156,7 @@ proptest! {
         }
     }
 
+    // law: L4
     #[test]
     fn a_loader_has_the_states_of_a_run((options, rank) in runs(), batches in 0_usize..30) {
         let rows = TensorDataset::new([("row", (0..options.samples.cast_signed()).collect::<Vec<_>>())]).unwrap();

@@ -226,6 +226,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Rows, sequences, groups and samples on demand.
+    // law: L1
     #[test]
     fn a_selection_is_a_copy(
         (lengths, picks) in picks(),
@@ -264,6 +265,7 @@ proptest! {
     }
 
     /// Windows and pieces of streams, whose samples of one dataset never meet data of another.
+    // law: L1
     #[test]
     fn windows_and_pieces_put_together(
         lengths in prop::collection::vec(3_usize..9, 2..20),
@@ -316,6 +318,7 @@ proptest! {
     }
 
     /// Documents of a stream, in stored order and shuffled.
+    // law: L1
     #[test]
     fn selected_documents_are_a_stream((lengths, picks) in picks(), separator in prop::option::of(Just(-7_i64)), documents in any::<bool>()) {
         let samples = lengths.len() as u64;

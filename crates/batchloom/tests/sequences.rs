@@ -124,6 +124,7 @@ fn rule() -> impl Strategy<Value = (Rule, usize)> {
 }
 
 proptest! {
+    // law: L8, L9
     #[test]
     fn batches_are_their_definition(
         lengths in prop::collection::vec(prop_oneof![Just(0_u32), 1_u32..30, 20_u32..300], 1..120),

@@ -51,6 +51,7 @@ fn integer_array(numbers: Vec<i64>) -> Tensor {
 }
 
 proptest! {
+    // law: L9
     #[test]
     fn dense_rows_are_sums((width, entries) in cases(), wide in any::<bool>(), size in 1..20_u64, threads in 1..4_usize) {
         let rows = rows(&entries, width, wide).layout(SparseLayout::Dense);
@@ -71,6 +72,7 @@ proptest! {
         }
     }
 
+    // law: L9
     #[test]
     fn compressed_rows_follow_each_other((width, entries) in cases(), wide in any::<bool>(), size in 1..20_u64, threads in 1..4_usize) {
         let numbers = Tensor::from_vec((0..entries.len() as i64).collect(), &[entries.len()]).unwrap();

@@ -133,6 +133,7 @@ fn the_state_counts_what_was_taken_not_what_was_formed() {
 
 /// Resume through the loader: at every step, the rest is exactly what was left, whether its epoch is set too or not, and
 /// whoever asked for an iterator before.
+// law: L4, L10
 #[test]
 fn a_loaded_state_continues() {
     let loader = builder().shuffle(true).seed(5).build().unwrap();
@@ -174,6 +175,7 @@ fn a_place_is_kept_for_its_own_epoch() {
 }
 
 /// An iterator spends its epoch with its first batch: whoever asks for one and takes nothing changes nothing.
+// law: L7
 #[test]
 fn an_iterator_begins_with_its_first_batch() {
     let working = Arc::new(AtomicUsize::new(0));
@@ -227,6 +229,7 @@ fn closing_is_not_finishing() {
 }
 
 /// L10: the length is that of an epoch, whatever was taken of it; what remains is what comes.
+// law: L10
 #[test]
 fn len_is_that_of_an_epoch_and_remaining_what_is_left() {
     let loader = builder().build().unwrap();
@@ -245,6 +248,7 @@ fn len_is_that_of_an_epoch_and_remaining_what_is_left() {
 }
 
 /// A loader serves other ranks from an epoch's start, and from the middle of one that was loaded: they share its rest.
+// law: L5
 #[test]
 fn other_ranks_are_served_from_the_next_epoch_on() {
     let build = |rank, world_size| builder().shuffle(true).rank(rank, world_size).build().unwrap();
@@ -270,6 +274,7 @@ fn other_ranks_are_served_from_the_next_epoch_on() {
 }
 
 /// In the middle of an epoch, other ranks are refused: nothing says which batches they had.
+// law: L5
 #[test]
 fn other_ranks_are_refused_in_mid_epoch() {
     let loader = builder().build().unwrap();

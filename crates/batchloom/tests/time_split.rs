@@ -66,6 +66,7 @@ proptest! {
     }
 
     /// The windows of a backtest, step by step: an origin in each series, inputs before it, horizons from it on.
+    // law: W1
     #[test]
     fn backtests_never_look_ahead(
         lengths in prop::collection::vec(0_usize..60, 1..4), start in 1_i64..40, horizon in 1_usize..20, stride in 1_usize..20,
@@ -119,6 +120,7 @@ proptest! {
         prop_assert!(lengths.iter().all(|&length| length < (start as usize).min(length) + next - start as usize));
     }
 
+    // law: W1
     #[test]
     fn time_split_makes_the_parts_of_its_borders(
         lengths in prop::collection::vec(0_usize..40, 1..4),
@@ -200,6 +202,7 @@ fn time_split_of_ends_that_make_no_sense() {
 }
 
 /// The borders of `Dataset_Custom`: int(n * 0.7), the rest, int(n * 0.2).
+// law: W1
 #[test]
 fn time_split_as_the_time_series_library_counts() {
     for length in [10_usize, 101, 17_420, 26_304, 52_696] {

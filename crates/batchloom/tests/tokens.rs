@@ -143,6 +143,7 @@ fn check(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    // law: L1
     #[test]
     fn pieces_are_the_stream(corpus in corpus(), seq_len in 1_usize..20, batch_size in 1_u64..6, shuffle in any::<bool>()) {
         let order: Vec<usize> = (0..corpus.lengths.len()).collect();
@@ -172,6 +173,7 @@ proptest! {
 
     /// With jitter, each epoch slices the stream from another of its first tokens on, and every token that it has comes
     /// once.
+    // law: L7
     #[test]
     fn jitter_moves_the_slices(corpus in corpus(), seq_len in 1_usize..20, batch_size in 1_u64..6, seed in any::<u64>(), shuffle in any::<bool>()) {
         let order: Vec<usize> = (0..corpus.lengths.len()).collect();
@@ -197,6 +199,7 @@ proptest! {
 
     /// The shuffled stream is some order of the documents, each whole: another in each epoch, the same each time,
     /// whatever the batches.
+    // law: L8
     #[test]
     fn documents_are_shuffled_whole(lengths in prop::collection::vec(0_usize..30, 20..60), separated in any::<bool>(), seed in any::<u64>()) {
         let corpus = Corpus { lengths, separated, kind: DType::U16 };
@@ -233,6 +236,7 @@ proptest! {
 
     /// With the tail, every token but the first is a label exactly once, on whatever ranks and after a resume. Batches are
     /// as long as their longest piece, or all as long; what is after the end of a row is padding, and no label.
+    // law: L1
     #[test]
     fn tails_are_kept(
         corpus in corpus(),

@@ -290,6 +290,7 @@ fn batches(loader: &Loader) -> Vec<Batch> {
 }
 
 proptest! {
+    // law: L9
     #[test]
     fn sequences_come_in_other_types_with_padding_as_it_is_given(
         lengths in prop::collection::vec(0..30_usize, 1..20),

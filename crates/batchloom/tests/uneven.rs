@@ -33,6 +33,7 @@ fn first(parts: &Parts, count: u64) -> Vec<(u64, u32, u32)> {
 proptest! {
     /// Ranks of a step have as many samples; what counts is what comes if ranks may end early; what fills up is of the
     /// step and comes last.
+    // law: L1
     #[test]
     fn masked_steps_are_equal_and_count_every_sample_once(
         sizes in sizes(), rule in rule(), world_size in 1_u32..10, seed in any::<u64>(),
@@ -60,6 +61,7 @@ proptest! {
     }
 
     /// A smaller batch repeats its own samples, and a repeated one is as large as the others.
+    // law: L3
     #[test]
     fn padded_steps_are_equal_and_repeat_what_the_plan_says(
         sizes in sizes(), batch_size in 1_u64..20, buckets in any::<bool>(), world_size in 1_u32..10, seed in any::<u64>(),
@@ -86,6 +88,7 @@ proptest! {
     }
 
     /// Labels are those that are not -100, of any part that a batch takes of a sample.
+    // law: L3
     #[test]
     fn labels_are_a_recount(
         lengths in prop::collection::vec(0_usize..30, 1..60), rule in 0_usize..5, world_size in 1_u32..5,
@@ -164,6 +167,7 @@ fn weights(batch: &Batch) -> Vec<f32> {
     batch.field("weight").unwrap().as_slice::<f32>().unwrap().to_vec()
 }
 
+// law: L1
 #[test]
 fn marks_come_last_in_every_kind_of_batch_also_in_a_world_of_one() {
     let rows = |count: i64| Tensor::from_vec((0..count).collect(), &[count as usize]).unwrap();

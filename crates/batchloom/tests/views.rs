@@ -87,6 +87,7 @@ proptest! {
         }
     }
 
+    // law: L1
     #[test]
     fn windows_are_those_of_a_gathered_epoch(
         lengths in prop::collection::vec(0_usize..30, 1..4), input in 1_usize..6, horizon in 0_usize..4,
@@ -126,6 +127,7 @@ fn other_data_is_gathered() {
     same(|| Loader::builder(dataset.clone()).rule(FixedSize::new(2).unwrap()).build().unwrap()).unwrap();
 }
 
+// law: L1
 #[test]
 fn fields_that_are_changed_are_gathered() {
     let builders: [&dyn Fn(LoaderBuilder) -> LoaderBuilder; 5] = [

@@ -169,6 +169,7 @@ fn walk(view: &Tensor) -> Vec<i32> {
 }
 
 proptest! {
+    // law: L1, L8, L9
     #[test]
     fn windows_are_their_enumeration(
         series in series(),
@@ -253,6 +254,7 @@ fn some_steps() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     /// Fields of any steps, rows of series, of windows and of steps, and the places of windows, against enumeration.
+    // law: L8
     #[test]
     fn fields_beside_windows_are_looked_up(
         series in series(),
@@ -311,6 +313,7 @@ proptest! {
 
     /// The horizons of parts that do not overlap have no step in common; only windows that lie across a border are
     /// lost; and without reaching back, no step at all is in common.
+    // law: W1
     #[test]
     fn parts_share_no_horizon(
         series in series(),
@@ -369,6 +372,7 @@ proptest! {
     }
 
     /// A part of a part is the part that it would be of the whole.
+    // law: W1
     #[test]
     fn parts_of_parts(series in series(), shape in shape(), borders in [0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64]) {
         let Ok(whole) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };

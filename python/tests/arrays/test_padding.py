@@ -13,6 +13,7 @@ from oracles.sequences import lines, placed, shifted
 from refusals import refused
 
 
+@pytest.mark.law("L8")
 @settings(max_examples=settings.default.max_examples * 2)
 @given(
     sizes=sized(least=2),

@@ -10,6 +10,7 @@ from oracles.batching import batches_of
 from oracles.plans import EACH, SPREAD, named
 
 
+@pytest.mark.law("L7")
 @pytest.mark.parametrize("rule", EACH, ids=named)
 def test_seeds_and_epochs_give_different_batches(rule):
     keys = [(seed, epoch) for seed in (0, 1, 2, 2**63) for epoch in (0, 1, 2, 2**63)]

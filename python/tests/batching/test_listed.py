@@ -76,6 +76,7 @@ def test_a_rule_of_lists_is_a_value(lists):
         assert [(place.step, place.index) for place in plan.where(sample)] == expected
 
 
+@pytest.mark.law("L3")
 @given(
     size=st.integers(1, 5), world=st.integers(1, 4), uneven=st.sampled_from(["pad", "mask"]), samples=st.integers(1, 12)
 )

@@ -45,6 +45,7 @@ def assert_agrees(batch, rule):
     assert numbers.tolist() == flat([number] * length for number, length in enumerate(lengths))
 
 
+@pytest.mark.law("L8")
 @settings(max_examples=settings.default.max_examples * 2)
 @given(
     sizes=sized(size=90),

@@ -55,6 +55,7 @@ def test_length_correlation_is_that_of_ranks(sizes, rule, seed, shuffle):
         assert found == pytest.approx(numpy.corrcoef(ranks, range(len(ranks)))[0, 1], abs=1e-9)
 
 
+@pytest.mark.law("L7")
 @pytest.mark.parametrize("samples", [1000, 10_000, 50_000])
 @pytest.mark.parametrize("kind", LENGTHS)
 @pytest.mark.parametrize("rule", RULES, ids=str)

@@ -169,6 +169,7 @@ def test_optimal_cuts_of_many_samples(limits):
         assert found == pytest.approx(best[-1], rel=1e-12)
 
 
+@pytest.mark.law("L8")
 @given(sizes=sized(size=200), max_tokens=st.integers(1, 60), shuffle=st.booleans(), seed=seeds)
 def test_split_samples_are_all_there(sizes, max_tokens, shuffle, seed):
     plan = bl.Plan(sizes=sizes, batching=bl.Packing(max_tokens, oversize="split"), shuffle=shuffle, seed=seed)
@@ -186,6 +187,7 @@ def test_split_samples_are_all_there(sizes, max_tokens, shuffle, seed):
 # L1 partition, L6 budget, L8 whole
 
 
+@pytest.mark.law("L1", "L6")
 @settings(max_examples=settings.default.max_examples * 3)
 @given(sizes=sized(), rule=rules, shuffle=st.booleans(), drop_last=st.booleans(), seed=seeds, world_size=worlds)
 def test_every_sample_comes_once_within_every_limit_less_what_the_plan_says(
@@ -222,6 +224,7 @@ def test_samples_of_a_batch_come_longest_first(sizes, rule, shuffle, seed, world
         assert lengths == sorted(lengths, reverse=True) or batching.policy(rule) == "split"
 
 
+@pytest.mark.law("L6")
 @pytest.mark.parametrize("policy", ["error", "alone", "drop", "truncate"])
 @pytest.mark.parametrize("place", [0, 2, 5])
 @pytest.mark.parametrize("kind", [bl.TokenBudget, lambda **options: bl.CostOptimal(MODEL, **options)])

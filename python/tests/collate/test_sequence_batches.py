@@ -170,6 +170,7 @@ KEEP = """
 """
 
 
+@pytest.mark.law("L11")
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 def test_kept_batches_never_change(script, output):
     script(KEEP, output, BATCHLOOM_POISON=1)

@@ -21,6 +21,7 @@ parts = st.lists(
 )
 
 
+@pytest.mark.law("L1")
 @every_kind
 @few
 @given(parts=parts, data=st.data())
@@ -84,6 +85,7 @@ def test_parts_of_a_split_are_disjoint_and_strata_are_those_of_all():
     assert len(set(again[0].indices) & set(again[1].indices)) == 0
 
 
+@pytest.mark.law("L8")
 @pytest.mark.parametrize("documented", [True, False])
 def test_pieces_of_streams_never_hold_tokens_of_two(documented):
     options = {"separator": 7, "jitter": True} if documented else {}

@@ -30,6 +30,7 @@ def flat(batches):
 # L1, L8, L9, L10: every group once, whole, its rows in order, every field of the same rows
 
 
+@pytest.mark.law("L9")
 @given(case=cases(), epoch=st.integers(0, 3), side=st.sampled_from(["right", "left"]))
 def test_batches_are_their_definition(case, epoch, side):
     loader = case.loader(pad_side=side)
@@ -42,6 +43,7 @@ def test_batches_are_their_definition(case, epoch, side):
         assert_batch(case, batch, groups, side)
 
 
+@pytest.mark.law("L1", "L8")
 @given(case=cases())
 def test_every_group_comes_once_and_whole(case):
     assume(case.ordinary and case.max_rows is None)
@@ -91,6 +93,7 @@ def test_where_rows_lie_does_not_matter(names, rule, random):
     assert seen(case.loader(dataset=moved)) == seen(case.loader())
 
 
+@pytest.mark.law("L2")
 @few
 @given(case=cases() | cases(**subsampled), threads=st.integers(2, 5), prefetch=st.integers(0, 3))
 def test_threads_change_nothing(case, threads, prefetch):
@@ -127,6 +130,7 @@ def test_batches_of_many_pieces_by_many_threads(layout, spread):
 # L3, L4, L5: ranks, and going on after any step
 
 
+@pytest.mark.law("L4")
 @few
 @given(case=cases() | cases(**subsampled), world_size=worlds, threads=st.integers(1, 3))
 def test_resume_at_every_step(case, world_size, threads):
@@ -140,6 +144,7 @@ def test_resume_at_every_step(case, world_size, threads):
     assert_resumes(case.loader(world_size, rank), lambda: resumed, expected, seen)
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     case=cases(uneven="short") | cases(uneven="short", **subsampled),
@@ -152,6 +157,7 @@ def test_any_chain_of_worlds_delivers_each_batch_once(case, chain, end):
     assert chained(loader.state_dict(), before, case.loaders(end), seen) == seen(loader)
 
 
+@pytest.mark.law("L3")
 @given(case=cases(), world_size=worlds)
 def test_ranks_take_as_many_steps_and_know_the_rows_of_each(case, world_size):
     loaders = case.loaders(world_size)
@@ -181,6 +187,7 @@ def test_stats_are_a_recount(case):
 # L6: budgets count rows
 
 
+@pytest.mark.law("L6")
 @given(case=cases(rule=batching.budgets | batching.optimals | packings))
 def test_budgets_count_rows(case):
     rule = case.counting
@@ -216,6 +223,7 @@ def test_packing_fills_batches():
 # L7: another order for each seed and epoch
 
 
+@pytest.mark.law("L7")
 def test_seeds_and_epochs_differ_and_epochs_follow_by_themselves():
     case = Case(tuple(range(40)) * 3)
     epochs = {}
@@ -371,6 +379,7 @@ KEEP = """
 """
 
 
+@pytest.mark.law("L11")
 @pytest.mark.parametrize(("layout", "oversize"), [("concatenated", "error"), ("padded", "subsample")])
 def test_kept_batches_never_change(script, layout, oversize):
     script(KEEP, layout, oversize, BATCHLOOM_POISON=1)

@@ -55,6 +55,7 @@ def delivered(loader):
     return [samples(batch) for batch in loader]
 
 
+@pytest.mark.law("L1")
 @few
 @given(
     rule=st.sampled_from(RULES),
@@ -86,6 +87,7 @@ def test_sources_go_through_passes_and_hold_their_shares(rule, by, when, seed):
     assert any(gone) if when == "stop" else all(gone)
 
 
+@pytest.mark.law("L5")
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("by", BY)
 def test_any_chain_of_worlds_delivers_each_draw_once(rule, by):
@@ -197,6 +199,7 @@ def read(item):
     return {"x": numpy.full(3, item)}
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     rule=st.sampled_from(RULES),

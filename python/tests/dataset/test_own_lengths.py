@@ -53,6 +53,7 @@ def size(of, source, target):
     return {"max": max(source, target), "sum": source + target, "source": source, "target": target}[of]
 
 
+@pytest.mark.law("L6")
 @given(
     PAIRS,
     st.sampled_from(RULES),

@@ -37,6 +37,7 @@ def loader(samples, way, **options):
     return bl.DataLoader(bl.SequenceDataset(x=samples), **resident, **output, **options)
 
 
+@pytest.mark.law("L6")
 @given(
     LENGTHS,
     PAD_TO,

@@ -39,6 +39,7 @@ def whole(kind):
     return make(list(range(SAMPLES))), options
 
 
+@pytest.mark.law("L1")
 @every_kind
 @few
 @given(numbers=st.one_of(lists, runs), data=st.data())
@@ -144,6 +145,7 @@ def test_windows_of_a_part_of_the_time_are_selected_and_a_selection_is_not_split
 # Splits
 
 
+@pytest.mark.law("L1")
 @every_kind
 @few
 @given(shares=st.lists(st.floats(0.15, 0.4), min_size=1, max_size=2), seed=st.integers(0, 5))

@@ -87,6 +87,7 @@ MAPPED = """
 """
 
 
+@pytest.mark.law("L12")
 @pytest.mark.parametrize("rule", ["TokenBudget(2**18)", "Packing(2**18)", "LengthBuckets(64)"])
 def test_nothing_is_read_before_its_block_is_formed(script, tmp_path, rule):
     path = tmp_path / "values.bin"

@@ -127,6 +127,7 @@ def greedy_boxes(rule, samples):
     return batches, sum(tokens(batch) for batch in batches)
 
 
+@pytest.mark.law("L6")
 @given(
     shapes=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=25),
     rule=st.builds(

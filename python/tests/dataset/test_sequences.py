@@ -315,6 +315,7 @@ def test_lists_of_vectors_from_arrow():
 # Fields
 
 
+@pytest.mark.law("L9")
 def test_fields_that_share_lengths_and_fields_beside_them():
     sizes = SIZES
     numbers = [numpy.arange(size) + 100 * place for place, size in enumerate(sizes)]

@@ -17,6 +17,7 @@ from scipy import sparse
 layouts = st.sampled_from(["csr", "dense"])
 
 
+@pytest.mark.law("L9")
 @given(matrix=matrices(), layout=layouts, way=st.sampled_from(WAYS), size=st.integers(1, 8), threads=st.integers(1, 3))
 def test_batches_hold_the_rows(matrix, layout, way, size, threads):
     loader = bl.DataLoader(dataset_of(matrix, layout), size, shuffle=True, num_threads=threads, **way)
@@ -83,6 +84,7 @@ def test_ranks_and_masks_take_every_row_once(matrix, layout, way, size):
     assert sorted(rows) == list(range(matrix.shape[0]))
 
 
+@pytest.mark.law("L9")
 @given(
     first=matrices(least=20), second=matrices(least=20), layouts=st.tuples(layouts, layouts), way=st.sampled_from(WAYS)
 )

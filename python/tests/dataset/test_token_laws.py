@@ -27,6 +27,7 @@ def seen(batches):
 # L1 and L9: pieces are the stream
 
 
+@pytest.mark.law("L9")
 @given(corpus=corpora(), epoch=st.integers(0, 2**64 - 1), drop_last=st.booleans())
 def test_pieces_are_slices_of_the_stream(corpus, epoch, drop_last):
     assume(not drop_last or corpus.pieces() >= corpus.batch_size)
@@ -40,6 +41,7 @@ def test_pieces_are_slices_of_the_stream(corpus, epoch, drop_last):
     assert drop_last or sorted(itertools.chain(*plan)) == list(range(corpus.pieces()))
 
 
+@pytest.mark.law("L1")
 @given(corpus=corpora(), world_size=st.integers(1, 5))
 def test_every_token_is_an_input_once_less_the_tail(corpus, world_size):
     stats, stream = corpus.dataset().stats(), corpus.epoch()
@@ -56,6 +58,7 @@ def test_every_token_is_an_input_once_less_the_tail(corpus, world_size):
     assert between == stats.separators - left[SEPARATOR]
 
 
+@pytest.mark.law("L8")
 @given(corpus=corpora(shuffle=st.sampled_from([True, "documents"])))
 def test_documents_are_never_torn_or_turned(corpus):
     """Inside a document each token is followed by the next one, and labels say so across pieces too."""
@@ -76,6 +79,7 @@ def test_separators_stand_between_documents_and_nowhere_else(corpus):
 # L2 and L3: pure, and equal on every rank
 
 
+@pytest.mark.law("L2")
 @few
 @given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(0, 4), world_size=worlds)
 def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world_size):
@@ -85,6 +89,7 @@ def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world_size
     assert len({len(loader) for loader in loaders}) == 1
 
 
+@pytest.mark.law("L10")
 @few
 @given(corpus=corpora(), world_size=worlds, uneven=st.sampled_from(["pad", "short"]))
 def test_lengths_are_known_for_every_epoch(corpus, world_size, uneven):
@@ -97,6 +102,7 @@ def test_lengths_are_known_for_every_epoch(corpus, world_size, uneven):
 # L4: resume
 
 
+@pytest.mark.law("L4")
 @few
 @given(corpus=corpora(), world_size=st.integers(1, 3))
 def test_resume_after_every_step(corpus, world_size):
@@ -129,6 +135,7 @@ def test_chains_of_resumes(corpus, stops):
 # L5: another world in mid-epoch
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     corpus=corpora(seq_len=st.integers(1, 6), batch_size=st.integers(1, 3)),
@@ -149,6 +156,7 @@ def test_another_world_takes_what_was_left(corpus, parts, last):
 # L7: fresh
 
 
+@pytest.mark.law("L7")
 @pytest.mark.parametrize("shuffle", [True, "documents", "chunks", "runs"])
 def test_seeds_and_epochs_have_orders_of_their_own(shuffle):
     corpus = Corpus(tuple(range(30)), seq_len=5, shuffle=shuffle, separator=SEPARATOR)
@@ -172,6 +180,7 @@ def test_documents_and_pieces_are_shuffled_apart():
 # Rows that go on
 
 
+@pytest.mark.law("L3")
 @given(
     corpus=corpora(**continuous, batch_size=st.integers(1, 4)), world_size=st.integers(1, 4), epoch=st.integers(0, 3)
 )

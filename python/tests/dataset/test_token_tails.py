@@ -82,6 +82,7 @@ def listed(field):
     return numpy.asarray(field).tolist()
 
 
+@pytest.mark.law("L1")
 @given(
     lengths=lengths,
     seq_len=st.integers(1, 9),
@@ -133,6 +134,7 @@ def test_batches_are_pieces_of_the_stream(
     assert stats.samples == loader.plan(0).samples
 
 
+@pytest.mark.law("L1")
 @given(
     lengths=lengths,
     seq_len=st.integers(1, 6),
@@ -221,6 +223,7 @@ def test_the_cross_entropy_over_shuffled_documents_is_exact(
     assert math.isclose(total, math.fsum(losses), rel_tol=1e-12)
 
 
+@pytest.mark.law("L4")
 @few
 @given(lengths=lengths, seq_len=st.integers(1, 5), tail=tails, mode=modes, world_size=st.integers(1, 2))
 def test_a_resume_after_every_step(lengths, seq_len, tail, mode, world_size):

@@ -24,6 +24,7 @@ def closed(batches):
     batches.close()
 
 
+@pytest.mark.law("W4")
 @given(
     shape=shapes(horizon=2, sampled_by="windows"),
     mode=WAYS,
@@ -60,6 +61,7 @@ def test_a_write_to_a_window_is_an_error_that_names_it(shape, mode, order, size,
         end(batches)
 
 
+@pytest.mark.law("W4")
 @given(shape=shapes(), mode=modes(), order=st.sampled_from([False, "runs", True]), size=st.integers(1, 8))
 def test_batches_are_the_same_where_they_are_checked(shape, mode, order, size):
     plain, checked = (

@@ -167,6 +167,7 @@ OWNED = [
 ON_DEVICE = [{"device": "meta", **options} for options in OWNED]
 
 
+@pytest.mark.law("W4")
 @given(shape=shapes(), kind=kinds, options=st.sampled_from(OWNED + ON_DEVICE), size=sizes)
 def test_who_writes_to_an_owned_batch_changes_nothing_else(shape, kind, options, size):
     values = KINDS[kind](numpy.concatenate(shape.arrays()))
@@ -229,6 +230,7 @@ def test_jax_is_never_given_a_view():
         assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(sorted(bounds)))
 
 
+@pytest.mark.law("L11")
 @pytest.mark.parametrize("mode", ["views", "rows", "shards", "torch", "torch rows", "device", "device rows", "copy"])
 def test_kept_batches_outlive_loader_dataset_and_series(mode):
     shape = Shape((60, 70), 5, 2)

@@ -226,6 +226,7 @@ def test_windows_in_any_order(shape, way, order, kind, layout, patched, pad, mor
     assert_as_on_the_host(dataset, (way,), size=size, batch_size=4, shuffle=order, world_size=2, rank=0, **more)
 
 
+@pytest.mark.law("L9")
 @every_way
 def test_all_samples_of_a_batch_are_at_the_same_places_of_every_field(way):
     """L9, without a host to compare with: every value says which sample it is of."""
@@ -243,6 +244,7 @@ def test_all_samples_of_a_batch_are_at_the_same_places_of_every_field(way):
     assert sorted(found) == list(range(samples))  # L1
 
 
+@pytest.mark.law("L8")
 @every_way
 def test_sequences_are_never_divided(way):
     """L8, without a host to compare with: every element says where it is of."""

@@ -53,6 +53,7 @@ def over(run, way, world_size=1, rank=0):
     )[0]
 
 
+@pytest.mark.law("L1")
 @few
 @given(run=runs(most=60, batch_size=9), way=ways, world_size=st.integers(1, 5))
 def test_ranks_deliver_what_the_oracle_says(run, way, world_size):
@@ -67,6 +68,7 @@ def test_ranks_deliver_what_the_oracle_says(run, way, world_size):
             assert len(batches) == length
 
 
+@pytest.mark.law("L4")
 @few
 @given(run=runs(most=40, batch_size=9, drop_last=False), way=ways)
 def test_resume_at_every_step_of_two_epochs(run, way):
@@ -74,6 +76,7 @@ def test_resume_at_every_step_of_two_epochs(run, way):
     assert_resumes(over(run, way), lambda: over(run, way), expected, listed)
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     run=runs(most=60, batch_size=5, drop_last=False, uneven="short"),
@@ -108,6 +111,7 @@ def test_a_run_goes_on_where_it_stopped_in_another_way(way, kind):
 # L11: batches stay
 
 
+@pytest.mark.law("L11")
 @every_pair
 def test_a_consumer_that_keeps_every_batch(way, kind, monkeypatch):
     monkeypatch.setenv("BATCHLOOM_POISON", "1")
@@ -346,6 +350,7 @@ def iter_again(loader):
 
 
 # What is raised in a finalizer Python tells, but does not raise.
+@pytest.mark.law("L4")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @IN_ANY_WAY
 def test_signals_at_any_time_lose_no_batch(way):

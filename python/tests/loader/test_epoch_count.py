@@ -78,6 +78,7 @@ class Trainer:
 LENGTHS = st.lists(st.integers(1, 3 * STEPS), min_size=1, max_size=4)
 
 
+@pytest.mark.law("L4")
 @KINDS
 @given(lengths=LENGTHS, data=st.data())
 def test_a_trainer_whose_epochs_are_longer_or_shorter_resumes_at_every_step(
@@ -193,6 +194,7 @@ def test_states_with_a_count_serve_loaders_samplers_and_replays() -> None:
 # States of batches that were used
 
 
+@pytest.mark.law("L4")
 @KINDS
 @given(taken=st.integers(0, 3 * STEPS), begin=st.integers(0, 2 * STEPS), data=st.data())
 def test_a_state_of_batches_that_were_used(make: Any, taken: int, begin: int, data: Any) -> None:

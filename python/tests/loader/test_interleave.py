@@ -67,6 +67,7 @@ def test_shares_hold_at_every_place_and_each_loader_goes_through_its_epochs(weig
         assert all(counts[name] == 0 for name in counts if not share[name])
 
 
+@pytest.mark.law("L4")
 @given(WEIGHTS, ENDS, st.lists(st.integers(0, 25), min_size=1, max_size=3))
 def test_a_run_resumes_from_one_state(weights: list[float], end: str, stops: list[int]) -> None:
     whole = bl.interleave(list(loaders().values()), weights, when_exhausted=end)

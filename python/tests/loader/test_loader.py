@@ -216,6 +216,7 @@ def test_the_state_follows_the_latest_iteration():
     assert (state["epoch"], state["batches"]) == (1, 1)
 
 
+@pytest.mark.law("L7")
 def test_iter_alone_spends_nothing():
     """A framework may ask for iterators and drop them: each epoch begins with its first batch."""
     run = Run(50, 4)
@@ -565,6 +566,7 @@ def test_an_exception_while_batches_are_cut_loses_none(monkeypatch):
     assert len(calls) > 8
 
 
+@pytest.mark.law("L10")
 def test_length_is_that_of_an_epoch_and_remaining_what_is_left():
     run = Run(100, 8)
     loader = run.loader()

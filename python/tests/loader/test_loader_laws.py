@@ -36,6 +36,7 @@ GOLDEN = Path(__file__).parents[3] / "crates" / "batchloom" / "tests" / "golden"
 # L1 partition
 
 
+@pytest.mark.law("L2")
 @given(run=runs(), epoch=st.integers(0, 2**64 - 1), world_size=worlds)
 def test_plans_are_what_the_oracle_says(run, epoch, world_size):
     steps = run.steps(epoch, world_size)
@@ -50,6 +51,7 @@ def test_plans_are_what_the_oracle_says(run, epoch, world_size):
     assert [[batch.tolist() for batch in plans[0].step(step).batches] for step in range(len(steps))] == steps
 
 
+@pytest.mark.law("L1")
 @given(run=runs(), world_size=worlds)
 def test_every_sample_comes_once_less_what_the_plan_says(run, world_size):
     assume(run.steps(0, world_size))
@@ -78,6 +80,7 @@ def wide_rows():
     return numpy.arange(4000 * 1024, dtype=numpy.float32).reshape(4000, 1024)
 
 
+@pytest.mark.law("L2")
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_threads_and_a_slow_consumer_never_change_a_byte(threads, prefetch):
@@ -108,6 +111,7 @@ def test_loaders_that_run_side_by_side_do_not_disturb_each_other():
     assert [found[place] for place in range(4)] == [expected] * 4
 
 
+@pytest.mark.law("L2")
 @given(run=runs(), world_size=worlds)
 def test_torch_and_numpy_see_the_same_order(run, world_size):
     assume(run.steps(0, world_size))
@@ -117,6 +121,7 @@ def test_torch_and_numpy_see_the_same_order(run, world_size):
     assert loader.plan(0).fingerprint == run.plan(0, world_size).fingerprint
 
 
+@pytest.mark.law("L2")
 def test_the_order_is_the_one_of_the_rust_interface():
     for vector in json.loads((GOLDEN / "permutation.json").read_text()):
         plan = bl.Plan(vector["samples"], 8, shuffle=True, seed=vector["seed"], epoch=vector["epoch"])
@@ -136,6 +141,7 @@ def test_the_state_is_the_one_of_the_rust_interface():
 # L3 equal
 
 
+@pytest.mark.law("L3")
 @given(run=runs())
 def test_ranks_take_equal_steps_and_together_see_everything(run):
     for world_size in range(1, 10):
@@ -155,6 +161,7 @@ def test_ranks_take_equal_steps_and_together_see_everything(run):
         assert all(batch for batches in received for batch in batches)
 
 
+@pytest.mark.law("L3")
 def test_more_ranks_than_batches():
     run = Run(5, 4)
     assert [listed(loader) for loader in run.loaders(4)] == [run.seen(0, 4, rank) for rank in range(4)]
@@ -168,6 +175,7 @@ def test_more_ranks_than_batches():
 # L4 resume
 
 
+@pytest.mark.law("L4")
 @few
 @given(
     run=runs(most=40, batch_size=12),
@@ -186,6 +194,7 @@ def test_resume_at_every_step_of_three_epochs(run, world_size, last, prefetch):
     )
 
 
+@pytest.mark.law("L4")
 @given(run=runs(), world_size=worlds, stops=st.tuples(fractions, fractions, fractions))
 def test_three_resumes_inside_one_epoch(run, world_size, stops):
     assume(run.steps(0, world_size))
@@ -202,6 +211,7 @@ def test_three_resumes_inside_one_epoch(run, world_size, stops):
     assert listed(loader) == run.seen(5, world_size, rank)
 
 
+@pytest.mark.law("L4")
 def test_a_state_before_the_first_batch_after_the_last_and_after_the_end():
     run = Run(10, 4, seed=3)
     loader = run.loader()
@@ -247,6 +257,7 @@ def test_every_rank_saves_the_same_state(run, world_size, stop):
     assert all(state == states[0] for state in states)
 
 
+@pytest.mark.law("L4")
 def test_loading_does_not_replay():
     # Half a million million samples, all of them one byte in memory.
     dataset = bl.TensorDataset(numpy.broadcast_to(numpy.zeros(1, numpy.uint8), (2**40,)))
@@ -278,6 +289,7 @@ def test_a_state_costs_the_same_wherever_the_epoch_stands():
 # L5 elastic
 
 
+@pytest.mark.law("L5")
 def test_world_four_then_three():
     run = Run(100, 3, seed=9, uneven="short")
     taken, state = advance(run.loaders(4), 0.5, listed)
@@ -285,6 +297,7 @@ def test_world_four_then_three():
     assert taken + finish(run.loaders(3), listed, state) == run.batches(0)
 
 
+@pytest.mark.law("L5")
 @few
 @given(run=runs(uneven="short", drop_last=False), chain=st.lists(st.tuples(worlds, fractions), max_size=3), end=worlds)
 def test_any_chain_of_worlds_delivers_each_batch_once(run, chain, end):
@@ -317,12 +330,14 @@ def test_a_dropping_remainder_repeats_nothing(run, first, stop, end):
 # L7 fresh
 
 
+@pytest.mark.law("L7")
 def test_seeds_and_epochs_give_different_orders():
     keys = [(seed, epoch) for seed in (0, 1, 2, 7, 2**63) for epoch in (0, 1, 2, 7, 2**63)]
     orders = {tuple(Run(50, 50, seed=seed).order(epoch)) for seed, epoch in keys}
     assert len(orders) == len(keys)
 
 
+@pytest.mark.law("L7")
 def test_the_epoch_advances_by_itself():
     run = Run(40, 7)
     loader = run.loader()
@@ -331,6 +346,7 @@ def test_the_epoch_advances_by_itself():
     assert len({str(epoch) for epoch in epochs}) == 4
 
 
+@pytest.mark.law("L7")
 @few
 @given(run=runs(most=300, shuffle=True), epoch=st.integers(0, 2**64 - 2))
 def test_orders_of_neighbouring_epochs_are_strangers(run, epoch):
@@ -360,6 +376,7 @@ def fields_of(samples, numbers):
     }
 
 
+@pytest.mark.law("L9")
 @given(run=runs(), world_size=worlds)
 def test_every_field_holds_the_same_samples_at_the_same_places(run, world_size):
     assume(run.steps(0, world_size))
@@ -388,6 +405,7 @@ class Progress:
             yield item
 
 
+@pytest.mark.law("L10")
 @given(run=runs(), world_size=worlds)
 def test_the_length_is_exact_in_every_epoch(run, world_size):
     assume(run.steps(0, world_size))
@@ -397,6 +415,7 @@ def test_the_length_is_exact_in_every_epoch(run, world_size):
             assert len(list(bar)) == bar.total == bar.count
 
 
+@pytest.mark.law("L10")
 @given(run=runs(), world_size=worlds, stop=fractions)
 def test_the_length_is_exact_after_a_load(run, world_size, stop):
     assume(run.steps(0, world_size))
@@ -443,6 +462,7 @@ KEEP = """
 """
 
 
+@pytest.mark.law("L11")
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_kept_batches_never_change(script, output, prefetch):
@@ -451,6 +471,7 @@ def test_kept_batches_never_change(script, output, prefetch):
     assert int(script(KEEP, output, 50, prefetch, BATCHLOOM_POISON=1)) > batches // 50
 
 
+@pytest.mark.law("L11")
 def test_poison_is_seen_by_who_looks_at_memory_that_was_let_go(script):
     """The test above can fail: an address that outlives its batch reads poison."""
     script(
@@ -470,6 +491,7 @@ def test_poison_is_seen_by_who_looks_at_memory_that_was_let_go(script):
     )
 
 
+@pytest.mark.law("L11")
 def test_batches_outlive_loader_dataset_and_arrays():
     X = numpy.arange(300.0).reshape(100, 3)
     batches = list(bl.DataLoader(bl.TensorDataset(X), 7))
@@ -498,6 +520,7 @@ MAPPED = """
 """
 
 
+@pytest.mark.law("L12")
 def test_nothing_is_read_before_its_block_is_formed(script, tmp_path):
     path = tmp_path / "rows.bin"
     with path.open("wb") as file:
@@ -505,6 +528,7 @@ def test_nothing_is_read_before_its_block_is_formed(script, tmp_path):
     script(MAPPED, path)
 
 
+@pytest.mark.law("L12")
 def test_values_are_read_when_blocks_are_formed():
     X = numpy.zeros(10)
     loader = bl.DataLoader(bl.TensorDataset(X), 10)
@@ -514,6 +538,7 @@ def test_values_are_read_when_blocks_are_formed():
     assert next(iter(loader))[0].tolist() == [8.0] * 10
 
 
+@pytest.mark.law("L12")
 def test_no_thread_before_iteration(script):
     script(
         """

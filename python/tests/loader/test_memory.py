@@ -132,6 +132,7 @@ AHEAD = (
 )
 
 
+@pytest.mark.law("L12")
 @pytest.mark.parametrize(("prefetch", "threads"), [(1, 1), (1, 4), (2, 2), (8, 4)])
 def test_bytes_in_flight_are_bounded(script, prefetch, threads):
     # Blocks of 2 MiB, one of them in use; and one for threads and the rest.

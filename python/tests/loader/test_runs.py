@@ -151,6 +151,7 @@ def test_two_processes_share_the_seed_that_the_first_draws(ranks, tmp_path):
 # Replay
 
 
+@pytest.mark.law("L2")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_formed_again_bit_for_bit(kind):
     dataset, options = data(kind)
@@ -177,6 +178,7 @@ def test_devices_form_batches_again(device):
             assert seen([loader.replay(0, step)]) == [expected[step]]
 
 
+@pytest.mark.law("L5")
 @few
 @given(first=st.integers(1, 4), steps=st.integers(0, 3), second=st.integers(1, 4), seed=st.integers(0, 3))
 def test_steps_of_a_chain_of_worlds_are_formed_again(first, steps, second, seed):

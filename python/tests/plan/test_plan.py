@@ -255,6 +255,7 @@ def test_a_plan_of_the_rest_differs_from_the_whole():
     assert rest.at_epoch(1) == run.plan(1)
 
 
+@pytest.mark.law("L2")
 def test_a_plan_says_the_same_in_another_process(interpreter):
     code = """
         import batchloom as bl

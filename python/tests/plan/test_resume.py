@@ -15,6 +15,7 @@ from oracles.runs import advance, assert_resumes, chained, finish, fractions, sa
 from refusals import refused
 
 
+@pytest.mark.law("L4")
 @pytest.mark.parametrize("rule", EACH, ids=named)
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_resume_at_every_step(rule, world_size):
@@ -25,6 +26,7 @@ def test_resume_at_every_step(rule, world_size):
     assert_resumes(loader, lambda: run(rule, SMALL, world_size, world_size - 1, seed=77), expected, seen)
 
 
+@pytest.mark.law("L5")
 @pytest.mark.parametrize("rule", EACH, ids=named)
 @pytest.mark.parametrize("balance", [False, True])
 def test_another_world_takes_exactly_what_is_left(rule, balance):
@@ -41,6 +43,7 @@ def test_another_world_takes_exactly_what_is_left(rule, balance):
                 assert found == whole
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     sizes=sized(samples=40),
@@ -104,6 +107,7 @@ def test_a_state_of_other_sizes_or_another_rule_is_refused():
     run(bl.TokenBudget(50), SPREAD).load_state_dict(state)
 
 
+@pytest.mark.law("L10")
 @pytest.mark.parametrize("rule", EACH, ids=named)
 def test_the_length_is_exact_in_every_epoch(rule):
     for world_size in range(1, 6):

@@ -50,6 +50,7 @@ def ranges(plan):
     return [shard for shard, _ in itertools.groupby(plan.shard(step) for step in range(len(plan)))]
 
 
+@pytest.mark.law("L1")
 @given(options=options(), epoch=seeds)
 def test_shards_come_one_after_the_other_and_hold_every_sample_once(options, epoch):
     plan = bl.Plan(**options, epoch=epoch)
@@ -89,6 +90,7 @@ def test_the_order_is_the_one_of_the_rust_interface():
             assert plan.where(sample) == [bl.Place(position, 0, 0)]
 
 
+@pytest.mark.law("L7")
 def test_what_the_short_shard_holds_differs_from_epoch_to_epoch():
     plan = bl.Plan(1050, 10, shuffle=True, shard_size=100)
     last = [ranges(plan.at_epoch(epoch))[-1] for epoch in range(40)]

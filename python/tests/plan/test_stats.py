@@ -110,6 +110,7 @@ def test_stats_of_packs_are_what_a_recount_says(sizes, rule, drop_last, uneven, 
         assert stats["truncated_tokens"] == cut
 
 
+@pytest.mark.law("L1")
 @settings(max_examples=settings.default.max_examples * 2)
 @given(
     sizes=sized(),

@@ -16,6 +16,7 @@ def test_configurations_are_what_the_oracles_say(seed):
     assert tally.counts["resumes"] > 50
 
 
+@pytest.mark.law("L1")
 def test_draws_are_what_their_laws_say():
     tally = Tally("draws", 0)
     draws.campaign(tally, 0, most=60)

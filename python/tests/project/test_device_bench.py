@@ -166,6 +166,12 @@ def test_tables_have_a_column_for_each_device_and_mark_misses(merge):
         "| first | >= 1.5 | 2 | *1* |",
         "| second | <= 2000 |  | 1234 |",
     ]
+    cases = [("rows of 64", 3.0, True), ("rows of 1024", 1.0, False), ("groups", 5.0, True)]
+    figures = [merge.Figure("A", "rows", f"{case}: time", value, ">=", 2.0, hit) for case, value, hit in cases]
+    assert merge.long_table(figures[:2]).splitlines()[2] == "| rows of ...: time | >= 2 | 64: 3; 1024: *1* |"
+    assert merge.long_table(figures).splitlines()[2:] == [
+        "| time | >= 2 | rows of 64: 3; rows of 1024: *1*; groups: 5 |"
+    ]
     assert merge.long_table([]) == "Nothing is measured on a GPU yet.\n"
 
 

@@ -6,6 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import batchloom as bl
+import laws
 import pytest
 from torch.utils import data
 
@@ -27,10 +28,8 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|rs|md))`")
-LAW = re.compile(r"^## ([LW]\d+): ", re.MULTILINE)
-NAMED_TEST = re.compile(r"`([\w/]+\.(?:py|rs))::(\w+)`")
 
-TESTS = {".py": ROOT / "python" / "tests", ".rs": ROOT / "crates" / "batchloom" / "tests"}
+TESTS = {".py": laws.PYTHON, ".rs": laws.RUST}
 
 
 def name(page):
@@ -104,28 +103,33 @@ def test_every_count_of_a_plan_is_explained():
     assert set(re.findall(r"`(\w+)`", " ".join(table))) == set(bl.Plan(10).stats())
 
 
-def test_every_law_names_tests_in_both_languages_and_they_exist():
-    _, *parts = LAW.split((DOCS / "laws.md").read_text(encoding="utf-8"))
-    laws = dict(zip(parts[::2], parts[1::2], strict=True))
-    of_all = [f"L{number}" for number in range(1, 13)]
-    assert list(laws) == [*of_all, *(f"W{number}" for number in range(1, 5))]
-    for law, text in laws.items():
-        tests = NAMED_TEST.findall(text)
-        suffixes = {Path(path).suffix for path, _ in tests}
+def test_every_law_has_tests_in_both_languages():
+    languages = {law: set() for law in laws.laws()}
+    for language, file, test, law in laws.marks():
+        assert law in languages, f"{file}::{test} has the mark of {law}, which {laws.LAWS.name} does not have"
+        languages[law].add(language)
+    both = [f"L{number}" for number in range(1, 13)]
+    assert list(languages) == [*both, *(f"W{number}" for number in range(1, 5))]
+    for law, found in languages.items():
         # Frames, scales and views are Python's.
-        assert suffixes == set(TESTS) or (law not in of_all and ".py" in suffixes), law
-        for path, test in tests:
-            file = TESTS[Path(path).suffix] / path
-            assert file.exists(), f"{law} names {path}::{test}; there is no such file"
-            assert re.search(rf"^\s*(def|fn) {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), (
-                f"{law}: {test}"
-            )
+        assert found == {"Python", "Rust"} or (law not in both and "Python" in found), law
+
+
+def test_every_mark_of_a_law_is_read():
+    comments = [line for file in laws.RUST.rglob("*.rs") for line in file.read_text(encoding="utf-8").splitlines()]
+    marked = [line.strip().removeprefix("// law: ") for line in comments if line.strip().startswith("// law")]
+    read = [law for language, *_, law in laws.marks() if language == "Rust"]
+    assert sorted(", ".join(marked).split(", ")) == sorted(read)
+
+
+def test_the_list_of_tests_is_that_of_the_marks():
+    assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "write it with python python/tests/laws.py"
 
 
 def test_tests_cite_laws_that_exist():
-    laws = set(LAW.findall((DOCS / "laws.md").read_text(encoding="utf-8")))
+    known = set(laws.laws())
     for suffix, folder in TESTS.items():
         for file in folder.rglob(f"*{suffix}"):
             comments = re.findall(r"(?:#|//)[!/]? .*|\"\"\".*", file.read_text(encoding="utf-8"))
             cited = set(re.findall(r"\bL\d+\b", "\n".join(comments)))
-            assert cited <= laws, f"{file.name} cites {sorted(cited - laws)}"
+            assert cited <= known, f"{file.name} cites {sorted(cited - known)}"

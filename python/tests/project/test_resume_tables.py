@@ -36,9 +36,9 @@ def test_every_cell_of_batchloom_is_exact(table):
 
 
 def test_a_cell_says_what_was_found(table):
-    assert table.cell("0 lost, 0 repeated, same order") == "0 / 0 ="
-    assert table.cell("3 lost, 12 repeated, another order (the run ended with an error)") == "3 / 12 ≠, error"
-    assert table.cell("0 lost, 7 repeated") == "0 / 7"
+    assert table.cell("0 lost, 0 repeated, same order") == "0/0 ="
+    assert table.cell("3 lost, 12 repeated, another order (the run ended with an error)") == "3/12 ≠, error"
+    assert table.cell("0 lost, 7 repeated") == "0/7"
     assert table.cell("fails (the run ended with an error)") == "error"
     with pytest.raises(ValueError, match="nothing"):
         table.cell("nothing")

@@ -4,6 +4,7 @@ from collections import Counter
 
 import batchloom as bl
 import numpy
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import batching
@@ -12,6 +13,7 @@ from oracles.plans import planned, pools_of, seeds, worlds
 from oracles.runs import dealt, unfilled
 
 
+@pytest.mark.law("L3")
 @settings(max_examples=settings.default.max_examples * 2)
 @given(
     sizes=sized(),

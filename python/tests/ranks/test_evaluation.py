@@ -61,6 +61,7 @@ def accuracy(samples):
     return float(((x[:, 0] > 0) == (x.sum(1) > 0.3)).mean())
 
 
+@pytest.mark.law("L1")
 @pytest.mark.parametrize("rule", ["rows", "buckets", "budget"])
 @pytest.mark.parametrize(("world_size", "samples", "batch_size"), [(2, 103, 10), (2, 1, 4), (3, 100, 7)])
 def test_collectives_work_and_metrics_are_those_of_one_process(ranks, tmp_path, rule, world_size, samples, batch_size):
@@ -127,6 +128,7 @@ GRADIENTS = (
 )
 
 
+@pytest.mark.law("L3")
 @pytest.mark.parametrize("kind", ["padded", "packed", "buckets", "padded field", "packed field", "buckets field"])
 @pytest.mark.parametrize(("world_size", "uneven"), [(2, "pad"), (3, "mask")])
 def test_gradients_of_several_ranks_are_those_of_one_large_batch(ranks, tmp_path, kind, world_size, uneven):

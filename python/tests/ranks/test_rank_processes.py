@@ -51,6 +51,7 @@ RANK = """
 """
 
 
+@pytest.mark.law("L3", "L5")
 @pytest.mark.parametrize("rule", ["budget", "packing"])
 def test_an_epoch_that_changes_its_world(ranks, rule, tmp_path):
     first = ranks(RANK, 3, rule, tmp_path / "first", 5, "none", timeout=100)

@@ -360,6 +360,7 @@ DISAGREEING = """
 """
 
 
+@pytest.mark.law("L2")
 def test_a_rank_with_another_dataset_is_named_and_no_rank_waits(ranks, tmp_path):
     first, second, third = ranks(DISAGREEING, 3, tmp_path / "rendezvous")
     assert third == "absent"
@@ -402,6 +403,7 @@ SAMPLING = """
 """
 
 
+@pytest.mark.law("L2")
 @pytest.mark.parametrize(("way", "epoch"), [("alike", None), ("unseeded", 0), ("late", 1), ("lists", 0)])
 def test_samplers_that_differ_between_ranks_are_named_in_the_epoch_in_which_they_do(ranks, tmp_path, way, epoch):
     """Ranks would else repeat some samples and leave out others: nobody would notice."""

@@ -90,6 +90,7 @@ def test_metrics_are_those_of_one_process(samples):
         assert (right, total) == (hits.sum(), samples)
 
 
+@pytest.mark.law("L1")
 @every_kind
 @pytest.mark.parametrize("world_size", [1, 2, 3, 9])
 def test_every_kind_of_data_on_the_host(kind, world_size):
@@ -161,6 +162,7 @@ def partial_of(dataset):
     return lambda **given: bl.DataLoader(dataset, **given)
 
 
+@pytest.mark.law("L1")
 @given(sizes=sized(), rule=rules, world_size=st.integers(1, 9), seed=st.integers(0, 2**64 - 1))
 def test_masked_plans_count_what_one_process_delivers(sizes, rule, world_size, seed):
     options = {"sizes": sizes, "batching": rule, "shuffle": True, "seed": seed}

@@ -167,6 +167,7 @@ def same(batch: Any, other: Any) -> bool:
     return all(numpy.array_equal(batch[name], other[name]) for name in batch)
 
 
+@pytest.mark.law("L4")
 @pytest.mark.parametrize("kind", sorted(DATASETS))
 def test_a_run_bans_a_sample_and_goes_on(kind: str) -> None:
     dataset, rule = DATASETS[kind]

@@ -84,6 +84,7 @@ def test_devices_gather_what_is_drawn(draws, way):
         assert_as_on_the_host(data, [way], **options, **DRAWS[draws])
 
 
+@pytest.mark.law("L1")
 @few
 @given(weights=st.lists(st.floats(0, 100), min_size=2, max_size=30).filter(any), draws=st.integers(1, 200))
 def test_samples_come_as_often_as_their_weights_say(weights, draws):

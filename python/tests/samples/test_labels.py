@@ -64,6 +64,7 @@ def test_labels_that_the_loader_makes_follow_from_sizes(rule, side, uneven):
         assert all(plan.step(step).labels < plan.step(step).tokens for step in found if plan.step(step).tokens)
 
 
+@pytest.mark.law("L3")
 @given(
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=30),
     every=st.integers(1, 6),

@@ -17,6 +17,7 @@ def steps_of(dataset: bl.WindowDataset[Any]) -> list[tuple[set[int], set[int]]]:
     return [(set(x.tolist()), set(y.tolist())) for x, y in dataset]
 
 
+@pytest.mark.law("W1")
 @given(
     st.lists(st.integers(15, 50), min_size=1, max_size=3),
     st.integers(3, 9),
@@ -108,6 +109,7 @@ def test_backtests_that_make_no_sense(options: dict[str, Any], message: str) -> 
         dataset.backtest(**options)
 
 
+@pytest.mark.law("W1")
 @pytest.mark.parametrize("steps", [10, 101, 999, 17_420])
 def test_splits_of_the_time_series_library(steps: int) -> None:
     dataset = bl.WindowDataset(numpy.arange(steps), 1, 1)

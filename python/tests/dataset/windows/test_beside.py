@@ -69,6 +69,7 @@ def expected(shape, labels_of, labels, static, samples):
     return found | {"labels": labels[rows]}
 
 
+@pytest.mark.law("L9")
 @given(
     shape=shapes(),
     labels_of=st.sampled_from(["windows", "series", "steps"]),
@@ -144,6 +145,7 @@ def test_covariates_of_another_framework_than_the_series(framework):
         assert numpy.array_equal(numpy.asarray(batch["static"]), static[batch["series"].numpy()])
 
 
+@pytest.mark.law("L9")
 @given(shape=shapes(stride=1, sampled_by="windows", short="drop", whole=True), shuffle=orders, mode=modes("jax"))
 def test_labels_of_windows_stay_with_them_in_splits_and_selections(shape, shuffle, mode):
     dataset = shape.dataset()
@@ -199,6 +201,7 @@ def anchors(lengths, fields, short):
     ]
 
 
+@pytest.mark.law("L8")
 @given(case=anchored(), order=orders, size=st.integers(1, 9), mode=modes("jax"), stride=st.integers(1, 3))
 def test_fields_take_steps_around_an_anchor(case, order, size, mode, stride):
     lengths, fields, short = case
@@ -326,6 +329,7 @@ def test_labels_of_windows_are_not_those_of_steps_that_were_given():
         bl.WindowDataset({**frame, "w": frame["v"]}, 2, time="t", labels="v", labels_of="windows")
 
 
+@pytest.mark.law("W1")
 def test_values_that_are_filled_from_later_steps_reach_into_no_part():
     times = numpy.array([0, 1, 2, 3, 4, 5, 8, 9, 10, 11])
     dataset = bl.WindowDataset(numpy.arange(10.0), 2, 1, time=times, freq=1, fill="linear")

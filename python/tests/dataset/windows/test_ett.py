@@ -184,6 +184,7 @@ def test_places_of_windows(order):
 # Parts that do not leak
 
 
+@pytest.mark.law("W1")
 @EVERY_SHAPE
 @pytest.mark.parametrize("reach_back", [True, False])
 def test_no_step_is_a_target_in_two_parts(shape, reach_back):

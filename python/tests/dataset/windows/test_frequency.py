@@ -81,6 +81,7 @@ def moments(times: pandas.Series[Any]) -> numpy.ndarray[Any, Any]:
     return numpy.asarray(times.dt.tz_convert(None) if zoned else times)
 
 
+@pytest.mark.law("W3")
 @given(
     freq=st.sampled_from(NAMES),
     start=STARTS,
@@ -102,6 +103,7 @@ def test_missing_steps_are_filled_as_pandas_fills_them(
     assert numpy.diff(dataset.offsets).tolist() == expected.groupby("id").size().tolist()
 
 
+@pytest.mark.law("W3")
 @given(freq=st.sampled_from(NAMES), start=STARTS, keep=STEPS, zone=st.sampled_from(ZONES))
 def test_a_gap_is_an_error_that_names_it(freq: str, start: datetime, keep: list[bool], zone: str | None) -> None:
     index = regular(freq, start, len(keep) + 2, zone)
@@ -126,6 +128,7 @@ def test_a_gap_is_an_error_that_names_it(freq: str, start: datetime, keep: list[
     assert [value for value in (*values, f"{missing} step") if value not in str(caught.value)] == []
 
 
+@pytest.mark.law("W3")
 @given(freq=st.sampled_from(NAMES), start=STARTS, zone=st.sampled_from(ZONES), nudge=st.sampled_from([1, -1]))
 def test_times_between_steps_are_never_moved(freq: str, start: datetime, zone: str | None, nudge: int) -> None:
     index = regular(freq, start, 6, zone)
@@ -284,6 +287,7 @@ def test_hours_are_absolute_and_days_are_those_of_the_wall(kind: str) -> None:
     assert hours.tolist() == [24, 25, 24, 24]
 
 
+@pytest.mark.law("W3")
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca"])
 @pytest.mark.parametrize("freq", ["h", "15min", "D", "W-SUN"])
 @settings(max_examples=5)

@@ -47,6 +47,7 @@ def marks_of(times: Any, marks: Any, dtype: str = "float64") -> numpy.ndarray[An
     return dataset.fields["x_mark"]
 
 
+@pytest.mark.law("W3")
 @given(
     st.lists(st.datetimes(datetime(1905, 1, 1), datetime(2155, 1, 1)), min_size=1, max_size=40, unique=True),
     st.sampled_from(["s", "ms", "us", "ns"]),
@@ -58,6 +59,7 @@ def test_calendars(moments: list[datetime], unit: str) -> None:
     numpy.testing.assert_array_equal(found, calendar(times))
 
 
+@pytest.mark.law("W3")
 @given(st.integers(-(10**6), 10**6), st.integers(1, 4000), st.sampled_from(["D", "h", "m", "15m", "s", "W", "M"]))
 def test_calendars_of_neighbours(start: int, steps: int, unit: str) -> None:
     start //= 10 if unit == "D" else 60 if unit in "WM" else 1
@@ -116,6 +118,7 @@ def zoned() -> dict[str, Any]:
     }
 
 
+@pytest.mark.law("W3")
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "datetimes", "texts"])
 def test_summer_time_counts_as_clocks_show_it(kind: str) -> None:
     dataset = bl.WindowDataset(zoned()[kind], 1, time="time", marks=["hour", "day"])

@@ -24,6 +24,7 @@ def series_of(lengths: list[int], seed: int, columns: int = 3) -> list[numpy.nda
     return [rng.normal(rng.normal(0, 30), rng.uniform(0.1, 20), (length, columns)) for length in lengths]
 
 
+@pytest.mark.law("W2")
 @given(
     st.sampled_from(["standard", "robust", "minmax"]),
     st.lists(st.integers(12, 40), min_size=1, max_size=3),
@@ -56,6 +57,7 @@ def test_a_scale_is_that_of_the_training_part_alone(kind: str, lengths: list[int
         numpy.testing.assert_allclose(found, numpy.stack(stored), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.law("W2")
 @given(
     kind=st.sampled_from(["standard", "robust", "minmax"]),
     lengths=st.lists(st.integers(30, 60), min_size=1, max_size=3),
@@ -129,6 +131,7 @@ def test_missing_values_are_left_out() -> None:
         numpy.testing.assert_allclose(found, TRANSFORMERS[kind]().fit_transform(rows), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.law("W2")
 @pytest.mark.parametrize("kind", ["standard", "robust", "minmax"])
 def test_columns_of_one_value_are_named_and_left_alone(kind: str) -> None:
     rows = series_of([50], 1)[0]
@@ -184,6 +187,7 @@ def test_frames_backtests_pickles_and_other_data() -> None:
     numpy.testing.assert_allclose(found[..., 0], frame["load"][[[6, 7, 8], [117, 118, 119]]])
 
 
+@pytest.mark.law("W2")
 def test_selected_windows_are_what_is_fitted() -> None:
     series = series_of([40, 30], 9, 1)
     dataset = bl.WindowDataset(series, 4, 2)

@@ -20,6 +20,7 @@ from refusals import refused
 worlds = st.integers(1, 4)
 
 
+@pytest.mark.law("L10")
 @given(run=slid(), world_size=worlds)
 def test_epochs_are_what_the_plan_says_and_lengths_are_exact(run, world_size):
     assume(run.steps(0, world_size))
@@ -35,6 +36,7 @@ def test_epochs_are_what_the_plan_says_and_lengths_are_exact(run, world_size):
         assert seen(loader) == run.seen(7, world_size, rank)
 
 
+@pytest.mark.law("L1")
 @given(run=slid(), world_size=worlds)
 def test_every_window_comes_once(run, world_size):
     assume(run.steps(0, world_size) and not run.drop_last)
@@ -45,6 +47,7 @@ def test_every_window_comes_once(run, world_size):
     assert run.uneven == "pad" or set(times.values()) == {1}
 
 
+@pytest.mark.law("L4")
 @few
 @given(run=slid(most=30), world_size=worlds, other=modes())
 def test_resume_at_every_step_in_any_mode(run, world_size, other):
@@ -66,6 +69,7 @@ def test_states_of_all_modes_are_the_same(mode, shuffle):
     assert loader.state_dict() == other.state_dict()
 
 
+@pytest.mark.law("L5")
 @few
 @given(
     run=slid(uneven="short", drop_last=False),
@@ -230,6 +234,7 @@ WORKERS = """
 """
 
 
+@pytest.mark.law("L2")
 def test_workers_of_torch_take_the_same_windows(script):
     """A plan is a batch sampler, and a window by number what a batch holds."""
     script(WORKERS)

@@ -79,6 +79,7 @@ def test_short_series_are_padded_dropped_or_refused(shape):
         assert len(replace(shape, short="error").dataset()) == len(shape.windows())
 
 
+@pytest.mark.law("L1")
 @given(shape=shapes(short="drop"))
 def test_no_target_is_made_up(shape):
     dataset = shape.dataset(mask=True)
@@ -126,6 +127,7 @@ def test_statistics_are_the_bytes_of_the_arrays(shape):
 # What they hold
 
 
+@pytest.mark.law("L8")
 @given(shape=shapes(), run=runs(most=1), mode=modes(), world_size=st.integers(1, 3))
 def test_batches_are_stacked_windows(shape, run, mode, world_size):
     run = replace(run, samples=len(shape.windows()))
@@ -262,6 +264,7 @@ def within(shape, ends, reach_back):
         starts = stops
 
 
+@pytest.mark.law("W1")
 @given(
     shape=shapes(series=3, most=40),
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=3),
