@@ -37,7 +37,7 @@ class FieldSource(Protocol):
         """Return the dataset as the engine sees it."""
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
-        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+        """Return the fields of batches of a rule, and the keys that name them in arguments."""
 
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""

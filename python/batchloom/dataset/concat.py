@@ -86,7 +86,7 @@ class ConcatDataset(Dataset[Any]):
 
 
 class StoredSamples(Samples):
-    """Samples that are stored in arrays, of which a concatenation copies none."""
+    """Samples that are stored in arrays; a concatenation copies nothing."""
 
     @override
     def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> ConcatDataset:
@@ -94,7 +94,7 @@ class StoredSamples(Samples):
 
 
 class JoinedSamples(StoredSamples):
-    """The samples of several datasets of one kind, of which the host alone forms batches.
+    """The samples of several datasets of one kind; the host alone forms their batches.
 
     Attributes:
         datasets: The datasets, in order.
@@ -191,7 +191,7 @@ class JoinedSamples(StoredSamples):
 
 
 class JoinedItems:
-    """The items of several datasets whose samples are made on demand, each with the number of its dataset.
+    """The items of several datasets of samples on demand, each with the number of its dataset.
 
     Args:
         parts: The items of each dataset, and the numbers of those that were selected, or ``None`` for all.

@@ -64,7 +64,7 @@ class PlanQuestions(Sized, Protocol):
 
     @property
     def has_next_tokens(self) -> bool:
-        """``True`` if a field can be named whose next tokens are labels."""
+        """``True`` if the next tokens of a field can be labels."""
 
 
 class LoaderQuestions(Protocol):
@@ -87,7 +87,7 @@ class LoaderQuestions(Protocol):
         """
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
-        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+        """Return the fields of batches of a rule, and the keys that name them in arguments."""
 
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
@@ -105,7 +105,7 @@ class DeliveryQuestions(Sized, Protocol):
 
     @property
     def other_shapes(self) -> str | None:
-        """The reason for which full batches differ in shape, where options of the dataset ask for that."""
+        """The reason why full batches differ in shape, where options of the dataset have that effect."""
 
     @property
     def is_formed_without_torch(self) -> bool:
@@ -115,7 +115,7 @@ class DeliveryQuestions(Sized, Protocol):
         """Raise if an array was resized or moved since it was borrowed."""
 
     def late_schema(self, columns: Columns, nesting: str) -> Schema:
-        """Return the schema of batches whose fields are known with the first block, which tells them.
+        """Return the schema of batches, given the fields of the first block.
 
         Args:
             columns: The names and types of its fields.
@@ -130,7 +130,7 @@ class DeliveryQuestions(Sized, Protocol):
         """
 
     def device_data(self) -> DeviceData | None:
-        """Return the rows of which a device makes batches itself; ``None`` where only the host can form them."""
+        """Return the rows for a device that makes batches itself; ``None`` where only the host can form them."""
 
 
 class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
@@ -179,7 +179,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         return found
 
     def narrow(self, selection: _native.Selection) -> None:
-        """Choose from the samples that there were before; ``self.selection`` says what is left of the data."""
+        """Choose from the samples that there were before; ``self.selection`` has what is left of the data."""
 
     def row(self, sample: int) -> int:
         """Return the place of a sample in the data."""

@@ -1,6 +1,6 @@
 """`DeviceData`: the questions that are asked of data where a device makes batches itself, of rows that are there.
 
-Samples whose batches can only be formed on the host have no such object.
+Samples have no such object if only the host can form their batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Source`: the samples of a loader, and the facts about them that later stages need.
 
-A stage asks a `Source`, which asks the dataset: plans ask which samples there are (`PlanSource`), fields ask what a
-sample holds (`FieldSource`). The loader and the delivery ask its samples themselves.
+Stages read these facts here: plans need the samples (`PlanSource`), and fields need the contents of a
+sample (`FieldSource`). The loader and the delivery read the samples of the dataset directly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Source:
         dataset: The dataset.
         held: Its samples, which answer the questions of the stages.
         mixture: The mixture that draws from them; ``None`` without one.
-        labels: The field whose next tokens are labels, or ``None``.
+        labels: The field with the labels, its next tokens; or ``None``.
         label_counts: The labels of each sample that losses do not ignore, or ``None``.
 
     Args:
@@ -53,7 +53,7 @@ class Source:
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
 
     def _label_field(self, labels: Any) -> str | None:
-        """Return the field whose next tokens are labels."""
+        """Return the field with the labels, its next tokens."""
         if labels is None:
             return None
         if not self.held.has_next_tokens:
@@ -119,7 +119,7 @@ class Source:
         return self.held.engine()
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
-        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+        """Return the fields of batches of a rule, and the keys that name them in arguments."""
         return self.held.field_names(rule)
 
     def padded_fields(self) -> Mapping[str, str]:

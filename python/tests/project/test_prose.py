@@ -106,7 +106,7 @@ def test_no_file_is_full_of_turns_of_phrase(kind):
     ("text", "count"),
     [
         ("The order is that of the plan, and those of ranks are as many.", 3),
-        ("Data comes and says nothing; let go of it, by which others ask.", 5),
+        ("Data comes and says nothing; let go of it, by which others ask.", 6),
         ("Samples of its own whose rank goes on: the one that is none.", 5),
         ("Return the type of the field.", 0),
     ],

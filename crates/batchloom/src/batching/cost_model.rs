@@ -142,8 +142,8 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time that is
-    /// not finite or not above 0.
+    /// The errors of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time
+    /// that is not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
         let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
         Self::check_shapes(&shapes)?;

@@ -74,7 +74,7 @@ impl Sequences {
     /// The lists of an Arrow array, in one chunk or several: a sequence for each. See [`arrow_lists`].
     ///
     /// # Errors
-    /// Those of [`arrow_lists`] and of [`new`](Self::new).
+    /// The errors of [`arrow_lists`] and of [`new`](Self::new).
     pub fn from_arrow(field: &str, chunks: &[ArrayRef]) -> Result<Self> {
         let (values, offsets) = arrow_lists(field, chunks)?;
         Self::new(field, values, &offsets)

@@ -403,7 +403,7 @@ impl Collation {
     /// One sample, whole, field by field.
     ///
     /// # Errors
-    /// Those of collation, and [`Kind::Memory`](crate::Kind::Memory).
+    /// The errors of collation, and [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let members = self.one(sample);
         let fields = self.names.iter().zip(&self.forms).take(self.own);

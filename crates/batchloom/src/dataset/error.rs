@@ -55,8 +55,10 @@ causes! {
         )]
         PadToOwnSizes is Argument of "pad_to",
 
-        #[error("group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or set oversize to truncate or \
-             subsample longer groups")]
+        #[error(
+            "group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or set oversize to truncate or subsample \
+             longer groups"
+        )]
         GroupTooLong { group: u64, rows: u32, max_rows: u32 } is Data of "max_rows",
         #[error("field {field} has {found} rows for {expected} ids; expected a row for each id")]
         RowsOfIds { field: String, found: usize, expected: usize } is Data,

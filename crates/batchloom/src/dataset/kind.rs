@@ -25,7 +25,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The fields of batches of `rule`, and the forms that make them, for the epoch of `epoch`.
     ///
     /// # Errors
-    /// Errors that say which option or rule does not go with this kind.
+    /// An error that names the option or the rule that does not fit this kind.
     fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation>;
 
     /// The rows of each of [`arrays`](Self::arrays) that the samples `samples` are taken from: the smallest range that
@@ -38,7 +38,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Collates one sample as a batch of one, and returns its fields without their first dimension.
     ///
     /// # Errors
-    /// Those of collation, and [`Kind::Memory`](crate::Kind::Memory).
+    /// The errors of collation, and [`Kind::Memory`](crate::Kind::Memory).
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?.sample(sample)
     }
@@ -81,7 +81,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The fields of a batch of read samples, for kinds with a [`reader`](Self::reader).
     ///
     /// # Errors
-    /// Errors that say which sample does not fit the others, or could not be read.
+    /// An error that names the sample that does not fit the rest, or could not be read.
     fn collate(&self, rule: &Rule, options: &CollateOptions, _read: BatchRead) -> Result<Collated> {
         let collation = self.collation(rule, options, (0, 0))?;
         Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first: None })
@@ -119,7 +119,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The facts that a plan needs besides numbers and sizes of samples.
     ///
     /// # Errors
-    /// Errors that say which option of the plan does not go with this kind.
+    /// An error that names the option of the plan that does not fit this kind.
     fn content(&self, _request: &ContentRequest) -> Result<Option<Content>> {
         Ok(None)
     }

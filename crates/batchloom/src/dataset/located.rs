@@ -47,7 +47,7 @@ impl Located {
     /// The places of selected samples, given the places of the samples that were there to select from.
     ///
     /// # Errors
-    /// Those of [`Selection::within`].
+    /// The errors of [`Selection::within`].
     pub(super) fn selected(self, selection: &Selection) -> crate::Result<Self> {
         let found = match &self.selection {
             None => selection.clone(),

@@ -159,8 +159,8 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`](super::borders); [`Kind::Data`](crate::Kind::Data) if a part is empty, if there is not one
-    /// number for each sample, or if numbers are given without a seed.
+    /// The errors of [`borders`](super::borders); [`Kind::Data`](crate::Kind::Data) if a part is empty, if there is not
+    /// one number for each sample, or if numbers are given without a seed.
     pub fn split(
         samples: u64,
         parts: &[(&str, PartEnd)],

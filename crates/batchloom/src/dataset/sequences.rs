@@ -136,7 +136,7 @@ impl SequenceDatasetBuilder {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Sequences::of`].
+    /// The errors of [`Sequences::of`].
     pub fn slices<T: Element, S: AsRef<[T]>>(
         self,
         name: impl Into<String>,

@@ -275,11 +275,11 @@ impl LoaderBuilder {
     /// Builds the loader. The first iteration starts threads and allocates memory.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if there
-    /// are no threads, if a batch is larger than this machine can address, if an option or the rule does not go with the
-    /// kind of data or with its fields, or if a field has the name of a mark of
-    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask); [`Kind::Data`](crate::Kind::Data) if a field has the name of a field
-    /// that describes batches.
+    /// The errors of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if
+    /// there are no threads, if a batch is larger than this machine can address, if an option or the rule does not go
+    /// with the kind of data or with its fields, or if a field has the name of a mark of
+    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask); [`Kind::Data`](crate::Kind::Data) if a field has the name of a
+    /// field that describes batches.
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;

@@ -105,7 +105,7 @@ impl Demand {
     /// The samples of the block that `rank` takes at `step`, or `None` past the end.
     ///
     /// # Errors
-    /// Those of [`Plan::parts`].
+    /// The errors of [`Plan::parts`].
     pub(super) fn to_read(
         self: &Arc<Self>,
         fields: &Fields,
@@ -151,7 +151,7 @@ impl Demand {
     /// The fields of batches of samples that are like the first, if they can be laid out before they are read.
     ///
     /// # Errors
-    /// Those of [`Fields::of_batch`].
+    /// The errors of [`Fields::of_batch`].
     fn direct(&self, plan: &Plan) -> Result<Option<Arc<Direct>>> {
         if let Some(known) = self.direct.get() {
             return Ok(known.clone());
@@ -365,7 +365,7 @@ impl Reading {
     /// The layout of the block of read samples. Blocks arrive here in order.
     ///
     /// # Errors
-    /// Errors that say which sample does not fit the others, or could not be read.
+    /// An error that names the sample that does not fit the rest, or could not be read.
     pub(super) fn lay_out(self, plan: &Plan, stop: &Stop) -> Result<PlannedBlock> {
         let Self { to_read: ToRead { demand, step, members }, mut parts, .. } = self;
         parts.sort_unstable_by_key(|(range, _)| range.start);

@@ -119,7 +119,7 @@ impl Fields {
     /// Returns true if the batch that `rank` takes at `step` is shorter than the rest, as all of its samples are.
     ///
     /// # Errors
-    /// Those of [`Plan::fill`].
+    /// The errors of [`Plan::fill`].
     pub(super) fn is_shorter(&self, plan: &Plan, step: u64, rank: u32) -> Result<bool> {
         let Some(from) = self.collation.shorter_from else { return Ok(false) };
         let mut first = [0];
@@ -130,7 +130,7 @@ impl Fields {
     /// The members of the batch that `rank` takes at `step`, and their samples, whether these differ in size or not.
     ///
     /// # Errors
-    /// Those of [`Plan::parts`].
+    /// The errors of [`Plan::parts`].
     pub(super) fn members_to_read(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
         let members = self.members(plan, step, rank)?;
         Ok(match self.is_ragged() {
@@ -143,7 +143,7 @@ impl Fields {
     /// their number and the number of fillers, unless a sample is banned or the batch is shorter than the rest.
     ///
     /// # Errors
-    /// Those of [`Plan::parts`].
+    /// The errors of [`Plan::parts`].
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
         let fillers = number(plan.fillers(step, rank)?);
         let Some(ragged) = &self.collation.ragged else {

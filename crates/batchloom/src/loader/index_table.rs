@@ -94,7 +94,7 @@ impl IndexTable {
     /// The table for the batches of some runs.
     ///
     /// # Errors
-    /// Those of [`Plan::indices`].
+    /// The errors of [`Plan::indices`].
     pub(super) fn table(&self, plan: &Plan, rank: u32, runs: &[RunLayout]) -> Result<Table> {
         let (mut members, mut elements, mut picks, mut index) = (0, 0, false, 0);
         for run in runs {
@@ -158,7 +158,7 @@ impl IndexTable {
     /// Writes the table of some runs.
     ///
     /// # Errors
-    /// Those of [`Plan::fill`].
+    /// The errors of [`Plan::fill`].
     pub(super) fn fill(
         &self,
         plan: &Plan,

@@ -125,7 +125,7 @@ impl Job {
     /// Makes the block that begins with `step`, on this thread. `None` past the end.
     ///
     /// # Errors
-    /// Those of layouts, memory, samples and forms.
+    /// The errors of layouts, memory, samples and forms.
     pub(super) fn form(&self, step: u64) -> Result<Option<Block>> {
         let Some(next) = self.lay_out(step, None)? else { return Ok(None) };
         let opened = self.open(step, self.read(next)?)?;
@@ -196,7 +196,7 @@ impl Job {
     /// Reads or fills one part.
     ///
     /// # Errors
-    /// Those of forms and readers, with the first member that they concern.
+    /// The errors of forms and readers, with the first member that they concern.
     pub(super) fn run(
         &self,
         task: Task,

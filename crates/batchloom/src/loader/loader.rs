@@ -178,7 +178,7 @@ impl Loader {
     /// [`Run::go_on`](crate::Run::go_on).
     ///
     /// # Errors
-    /// Those of [`Run::go_on`](crate::Run::go_on).
+    /// The errors of [`Run::go_on`](crate::Run::go_on).
     pub fn go_on(&self) -> Result<()> {
         self.0.run().go_on()
     }
@@ -186,7 +186,7 @@ impl Loader {
     /// Passes over batches of the next iteration, without forming them: see [`Run::skip`](crate::Run::skip).
     ///
     /// # Errors
-    /// Those of [`Run::skip`](crate::Run::skip).
+    /// The errors of [`Run::skip`](crate::Run::skip).
     pub fn skip(&self, batches: u64) -> Result<u64> {
         self.0.run().skip(batches)
     }
@@ -194,7 +194,7 @@ impl Loader {
     /// Continues where `state` was taken: the next iteration yields the rest of that epoch, for this number of ranks.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`]. The loader is unchanged then.
+    /// The errors of [`Plan::resume`]. The loader is unchanged then.
     pub fn load(&self, state: &State) -> Result<()> {
         self.0.run().load(state)
     }
@@ -218,8 +218,8 @@ impl Loader {
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`]; [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The
-    /// loader is unchanged then.
+    /// The errors of [`Plan::resume`]; [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not.
+    /// The loader is unchanged then.
     pub fn load_lists(&self, state: &State, lists: Listed) -> Result<()> {
         self.0.run().load_lists(state, lists)
     }

@@ -220,7 +220,7 @@ impl Queue {
     /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
     ///
     /// # Errors
-    /// Those of [`Job::lay_out`] and [`Job::open`].
+    /// The errors of [`Job::lay_out`] and [`Job::open`].
     pub(super) fn take(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
         while !inner.stopped {
@@ -247,7 +247,7 @@ impl Queue {
     /// the consumer's own time, as Python handles signals.
     ///
     /// # Errors
-    /// Those of [`Job::lay_out`] and [`Job::open`].
+    /// The errors of [`Job::lay_out`] and [`Job::open`].
     pub(super) fn take_waiting(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
         if inner.is_ready() || inner.stopped {

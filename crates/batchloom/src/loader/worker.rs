@@ -62,7 +62,7 @@ fn fill_one(
 /// Lays out and opens blocks of read samples, in order.
 ///
 /// # Errors
-/// Those of [`Reading::lay_out`](super::demand::Reading::lay_out) and [`Job::open`]; `current` is the block then.
+/// The errors of [`Reading::lay_out`](super::demand::Reading::lay_out) and [`Job::open`]; `current` is the block then.
 fn lay_out(job: &Job, queue: &Queue, current: &Cell<Option<u64>>) -> Result<()> {
     while let Some((block, reading)) = queue.take_read() {
         current.set(Some(block));

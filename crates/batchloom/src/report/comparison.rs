@@ -108,8 +108,8 @@ impl Comparison {
     /// ```
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Kind::Data`](crate::Kind::Data) if there
-    /// are no rules to compare.
+    /// The errors of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Kind::Data`](crate::Kind::Data) if
+    /// there are no rules to compare.
     pub fn new(
         sizes: &Sizes,
         rules: &[Rule],

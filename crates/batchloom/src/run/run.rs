@@ -244,7 +244,7 @@ impl Run {
     /// Continues where `state` was taken: the next iteration is the rest of that epoch, for this number of ranks.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`]. The run is unchanged then.
+    /// The errors of [`Plan::resume`]. The run is unchanged then.
     pub fn load(&mut self, state: &State) -> Result<()> {
         let plan = self.part.plan.resume(state)?;
         self.enter_at(state, plan);
@@ -255,7 +255,7 @@ impl Run {
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself;
+    /// The errors of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself;
     /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The run is unchanged then.
     pub fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
         let plan = self.part.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?;
@@ -268,7 +268,7 @@ impl Run {
     /// epoch after it. The [batches handed over](Self::handed_over) remain as in the latest iteration.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`], which the state of a run meets only where memory runs out.
+    /// The errors of [`Plan::resume`], which the state of a run meets only where memory runs out.
     pub fn go_on(&mut self) -> Result<()> {
         if self.is_mid_epoch() {
             let state = self.state();

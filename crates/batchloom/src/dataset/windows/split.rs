@@ -22,7 +22,7 @@ impl WindowDataset {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`]; [`Kind::Data`](crate::Kind::Data) if a part is empty, or has no windows.
+    /// The errors of [`borders`]; [`Kind::Data`](crate::Kind::Data) if a part is empty, or has no windows.
     pub fn split(&self, parts: &[(&str, PartEnd)], reach_back: bool) -> Result<Vec<Self>> {
         let lengths: Vec<usize> = self.parts().iter().map(ExactSizeIterator::len).collect();
         let mut starts = vec![0; lengths.len()];
