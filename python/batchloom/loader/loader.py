@@ -127,7 +127,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         threads = 1 if delivery.num_threads is None and is_worker() else delivery.num_threads
         dataset, memory = source.held.for_loader(threads, self._fields)
         rank, world_size = self._ranks.given or (0, 1)
-        counts = source.label_counts
         return _native.Loader(
             dataset,
             order.options.native(order.rule, source) | {"shard_size": self._delivery.placement.shard_size},
@@ -144,7 +143,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             block_bytes=blocks.block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
-            label_counts=engine_counts(counts),
+            label_counts=engine_counts(source.label_counts),
             slots=self._fields.slots,
             pad_numbers=fields.pad_numbers,
         )
