@@ -12,8 +12,8 @@ causes! {
         #[error("the rule {text:?} cannot be read: {reason}")]
         RuleText { text: String, reason: String } is Argument of "rule",
         #[error(
-            "multiple_of is {multiple_of}, more than max_tokens ({max_tokens}), so no padded sample fits; use a smaller \
-             multiple_of"
+            "multiple_of is {multiple_of}, more than max_tokens ({max_tokens}), so no padded sample fits; use a \
+             smaller multiple_of"
         )]
         Multiple { multiple_of: u32, max_tokens: u64 } is Argument of "multiple_of",
         /// The elements of a bin have 32-bit numbers, and its free space takes memory to keep.
@@ -44,21 +44,21 @@ causes! {
         #[error("there are {found} sizes for {samples} samples; expected one size for each sample")]
         SizesLength { found: u64, samples: u64 } is Data of "sizes",
         #[error(
-            "{extents} extents are given for samples of {dimensions} variable dimensions; expected {dimensions} for each \
-             sample, of at least 1 dimension"
+            "{extents} extents are given for samples of {dimensions} variable dimensions; expected {dimensions} for \
+             each sample, of at least 1 dimension"
         )]
         Extents { extents: usize, dimensions: usize } is Data,
         #[error("sample {sample} has extents {extents:?}, whose product is not below 2^32; expected smaller extents")]
         SizeTooLarge { sample: u64, extents: Vec<u32> } is Data,
         #[error(
-            "the datasets cannot be put together: samples differ in {expected} dimensions in dataset 0 and in {found} in \
-             dataset {dataset}; expected the same number"
+            "the datasets cannot be put together: samples differ in {expected} dimensions in dataset 0 and in {found} \
+             in dataset {dataset}; expected the same number"
         )]
         JoinedDimensions { dataset: usize, found: usize, expected: usize } is Argument,
 
         #[error(
-            "{rule} with these options needs samples that differ in one dimension, and these differ in {dimensions}; use \
-             TokenBudget without truncation, LengthBuckets or FixedSize"
+            "{rule} with these options needs samples that differ in one dimension, and these differ in {dimensions}; \
+             use TokenBudget without truncation, LengthBuckets or FixedSize"
         )]
         Dimensions { rule: &'static str, dimensions: usize } is Argument of "rule",
         #[error(
@@ -68,8 +68,8 @@ causes! {
         )]
         Oversize { sample: u64, size: u32, multiple_of: u32, max_tokens: u64 } is Data of "max_tokens",
         #[error(
-            "sample {sample} has {size} elements, and the largest length of pad_to is {most}; raise it, or set truncate \
-             to \"left\" or \"right\""
+            "sample {sample} has {size} elements, and the largest length of pad_to is {most}; raise it, or set \
+             truncate to \"left\" or \"right\""
         )]
         TooLong { sample: u64, size: u32, most: u32 } is Data of "pad_to",
         /// The samples of a pool are numbered.
@@ -79,8 +79,9 @@ causes! {
         )]
         PoolTooLarge { found: u64, limit: u64 } is Argument of "pool",
         #[error(
-            "{count} samples have the key of sample {sample}, which is more than {batches} batches of {batch_size} have \
-             room for, one in each, beside keys that are as frequent; expected smaller batches, or fewer samples of a key"
+            "{count} samples have the key of sample {sample}, which is more than {batches} batches of {batch_size} \
+             have room for, one in each, beside keys that are as frequent; expected smaller batches, or fewer samples \
+             of a key"
         )]
         TooFrequent { sample: u64, count: u64, batches: u64, batch_size: u64 } is Argument of "distinct_by",
 
@@ -105,8 +106,8 @@ causes! {
         )]
         LabelCountsPadded { sample: u64, size: u32, limit: u32 } is Argument of "label_counts",
         #[error(
-            "label_counts has a number for each piece of {found} elements, but {rule} takes {}; expected counts for this \
-             rule: count_labels with the rule makes them",
+            "label_counts has a number for each piece of {found} elements, but {rule} takes {}; expected counts for \
+             this rule: count_labels with the rule makes them",
             .limit.map_or_else(|| "whole samples".to_owned(), |limit| format!("{limit} elements at a time"))
         )]
         LabelCountsPiece { found: u32, limit: Option<u32>, rule: &'static str } is Argument of "label_counts",

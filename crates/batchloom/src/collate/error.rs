@@ -6,7 +6,7 @@ use crate::error::causes;
 causes! {
     /// The causes of errors about fields of batches, which datasets and loaders raise too.
     enum CollateCause {
-        /// A batch is larger than this machine can address. The number of bytes is that of a sample in the largest field.
+        /// A batch is larger than this machine can address. `row` is the bytes of a sample in the largest field.
         #[error(
             "a batch of {samples} samples of {} is larger than this machine can address; expected fewer samples in a \
              batch, or smaller ones",
@@ -42,7 +42,8 @@ causes! {
         )]
         ScaledType { field: String, to: DType } is Argument of "dtype",
         #[error(
-            "field {field}: {from} is not converted to {to}; expected booleans, integers and floats of at least 16 bits"
+            "field {field}: {from} is not converted to {to}; expected booleans, integers and floats of at least 16 \
+             bits"
         )]
         NotConverted { field: String, from: DType, to: DType } is Argument of "dtype",
         #[error("field {field}: {given}; expected finite numbers, and no std of 0")]

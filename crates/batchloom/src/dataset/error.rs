@@ -20,7 +20,9 @@ causes! {
              their samples; expected another name for the field, or uneven \"pad\" or \"short\""
         )]
         MarkField { field: String } is Argument,
-        #[error("no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)")]
+        #[error(
+            "no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)"
+        )]
         NotVariable is Data,
         #[error(
             "sample {sample} has extents {found:?} in field {field} but {expected:?} in field {first}; expected fields \
@@ -30,8 +32,8 @@ causes! {
         #[error("{rule} truncates or splits samples by their length; expected no sizes of your own beside it")]
         ForeignSizes { rule: &'static str } is Argument of "sizes",
         #[error(
-            "Packing concatenates along the first dimension, and field {field} varies in further dimensions; use another \
-             rule"
+            "Packing concatenates along the first dimension, and field {field} varies in further dimensions; use \
+             another rule"
         )]
         NotPackable { field: String } is Argument of "rule",
 
@@ -44,8 +46,8 @@ causes! {
         #[error("own_lengths: sample {sample} has {size} elements; expected fewer than 2^32")]
         OwnSize { sample: u64, size: u64 } is Argument of "own_lengths",
         #[error(
-            "own_lengths: Packing concatenates fields that share their lengths, which {field} does not; expected a rule \
-             that pads, or a dataset for each field"
+            "own_lengths: Packing concatenates fields that share their lengths, which {field} does not; expected a \
+             rule that pads, or a dataset for each field"
         )]
         OwnLengthsPacked { field: String } is Argument of "own_lengths",
         #[error("pad_to does not go with this: fields have lengths of their own; expected a slot for each field")]
@@ -74,15 +76,17 @@ causes! {
     enum LabelsCause {
         #[error("labels are the next tokens of a field; the dataset has no field {field}")]
         NoField { field: String } is Argument of "labels",
-        #[error("labels are the next tokens of a field; field {field} holds several numbers for each token; expected one")]
+        #[error(
+            "labels are the next tokens of a field; field {field} holds several numbers for each token; expected one"
+        )]
         SeveralNumbers { field: String } is Argument of "labels",
         #[error("labels are the next tokens of a field; field {field} holds {found}; expected integers")]
         NoIntegers { field: String, found: DType } is Argument of "labels",
         #[error("labels are the next tokens of a field; field {field} does not vary in length; expected a sequence")]
         NoSequence { field: String } is Argument of "labels",
         #[error(
-            "labels are the next tokens of field {field}, whose samples go into slots of another shape; expected labels \
-             of a field without a slot"
+            "labels are the next tokens of field {field}, whose samples go into slots of another shape; expected \
+             labels of a field without a slot"
         )]
         Slot { field: String } is Argument of "labels",
 
@@ -127,7 +131,9 @@ causes! {
         TooManyParts { found: usize, limit: u16 } is Argument of "parts",
         #[error("part {part} takes the rest; expected only the last part to do so")]
         RestBeforeLast { part: String } is Argument of "parts",
-        #[error("part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1")]
+        #[error(
+            "part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1"
+        )]
         PartShare { part: String, share: String, total: String } is Argument of "parts",
         /// No series has the step at which the part ends.
         #[error("part {part} is {step}; expected the step at which it ends, from 1 to {longest}, the longest series")]
@@ -164,13 +170,13 @@ causes! {
         )]
         Sources { dataset: usize } is Argument,
         #[error(
-            "the datasets cannot be put together: the last piece of dataset {dataset} is shorter than the pieces before, as \
-             its tail is \"short\"; expected tail \"drop\" or \"pad\""
+            "the datasets cannot be put together: the last piece of dataset {dataset} is shorter than the pieces \
+             before, as its tail is \"short\"; expected tail \"drop\" or \"pad\""
         )]
         ShortTail { dataset: usize } is Argument of "tail",
         #[error(
-            "the datasets cannot be put together: the stream of dataset {dataset} continues from batch to batch; expected \
-             pieces"
+            "the datasets cannot be put together: the stream of dataset {dataset} continues from batch to batch; \
+             expected pieces"
         )]
         Continuous { dataset: usize } is Argument,
         #[error(
@@ -179,8 +185,8 @@ causes! {
         )]
         SourceField { field: String } is Argument,
         #[error(
-            "the datasets cannot be put together: dataset 0 has fields {expected}, dataset {dataset} has {found}; expected \
-             the same, in the same order"
+            "the datasets cannot be put together: dataset 0 has fields {expected}, dataset {dataset} has {found}; \
+             expected the same, in the same order"
         )]
         Names { dataset: usize, found: String, expected: String } is Argument,
         #[error(
@@ -206,14 +212,15 @@ causes! {
     /// The causes of errors about lists of Arrow.
     enum ArrowCause {
         #[error(
-            "field {field}: sample {sample} is null; expected a list for every sample (drop it, or fill it with an empty \
-             one)"
+            "field {field}: sample {sample} is null; expected a list for every sample (drop it, or fill it with an \
+             empty one)"
         )]
         NullList { field: String, sample: u64 } is Data,
         #[error("field {field}: sample {sample} holds a null; expected a value in every place")]
         NullValue { field: String, sample: u64 } is Data,
         #[error(
-            "field {field} is an Arrow array of {found}; expected lists of numbers (list, large_list or fixed_size_list)"
+            "field {field} is an Arrow array of {found}; expected lists of numbers (list, large_list or \
+             fixed_size_list)"
         )]
         NoLists { field: String, found: String } is Type,
         #[error("field {field} holds lists of {found}; expected lists of numbers, or of fixed_size_lists of numbers")]

@@ -19,8 +19,8 @@ causes! {
         NoField { field: String, known: Vec<String> } is Argument,
         /// The fingerprints of the plan, and of the loader's plans with its seed.
         #[error(
-            "the plan belongs to other data or has other options: its fingerprint is {found}, and the loader's plans have \
-             {expected}; expected a plan that the loader returned, or the rest of one"
+            "the plan belongs to other data or has other options: its fingerprint is {found}, and the loader's plans \
+             have {expected}; expected a plan that the loader returned, or the rest of one"
         )]
         ForeignPlan { found: String, expected: String } is Argument of "plan",
 
@@ -59,8 +59,8 @@ causes! {
         RowsBeyondDevice { batch_size: u64, batch_bytes: u64, free: u64, device: String } is Device of "batch_size",
 
         #[error(
-            "could not start a worker thread: {reason}; expected room for one: take a smaller num_threads, or raise the \
-             limit of threads (ulimit -u) or of memory (ulimit -v)"
+            "could not start a worker thread: {reason}; expected room for one: take a smaller num_threads, or raise \
+             the limit of threads (ulimit -u) or of memory (ulimit -v)"
         )]
         Spawn { reason: String } is Runtime of "num_threads",
         /// An invariant was broken.

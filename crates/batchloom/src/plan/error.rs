@@ -27,8 +27,8 @@ causes! {
         #[error("{option} has {found} keys for {expected} samples; expected one for each")]
         KeysLength { option: &'static str, found: u64, expected: u64 } is Argument,
         #[error(
-            "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch lies \
-             in two shards: {}",
+            "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch \
+             lies in two shards: {}",
             nearest(*.found, *.batch_size)
         )]
         ShardSize { found: u64, batch_size: u64 } is Argument of "shard_size",
@@ -36,20 +36,21 @@ causes! {
         NoSizes { rule: &'static str } is Argument of "rule",
         /// Sizes decide which samples share a batch.
         #[error(
-            "shuffling runs needs FixedSize and samples of one size, so that neighbours share a batch; found {rule} over \
-             samples that differ in size: shuffle samples instead"
+            "shuffling runs needs FixedSize and samples of one size, so that neighbours share a batch; found {rule} \
+             over samples that differ in size: shuffle samples instead"
         )]
         RunsOfSizes { rule: &'static str } is Argument of "shuffle",
         #[error("lists of samples are given, but {rule} forms batches; expected the rule Listed")]
         NotListed { rule: &'static str } is Argument of "rule",
 
         #[error(
-            "pad_to does not go with this: samples have no sizes here; give sizes if they differ in size, or leave it out"
+            "pad_to does not go with this: samples have no sizes here; give sizes if they differ in size, or leave it \
+             out"
         )]
         PadToWithoutSizes is Argument of "pad_to",
         #[error(
-            "pad_to does not go with this: these samples differ in {dimensions} dimensions; expected one, or a slot for \
-             each field"
+            "pad_to does not go with this: these samples differ in {dimensions} dimensions; expected one, or a slot \
+             for each field"
         )]
         PadToDimensions { dimensions: usize } is Argument of "pad_to",
         #[error(
@@ -61,7 +62,8 @@ causes! {
         )]
         PadToTruncated { rule: &'static str } is Argument of "pad_to",
         #[error(
-            "pad_to does not go with this: {length} is no multiple of multiple_of ({multiple_of}); leave one of them out"
+            "pad_to does not go with this: {length} is no multiple of multiple_of ({multiple_of}); leave one of them \
+             out"
         )]
         PadToMultiple { length: u32, multiple_of: u32 } is Argument of "pad_to",
 
@@ -95,17 +97,17 @@ causes! {
         #[error("the state has format version {found}; this release reads version {expected}")]
         Version { found: u32, expected: u32 } is State,
         #[error(
-            "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the same \
-             number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; and, for a stream of \
-             tokens, the same documents, seq_len and separator, and as many ranks if its rows continue from batch to \
-             batch"
+            "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the \
+             same number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; and, for a stream \
+             of tokens, the same documents, seq_len and separator, and as many ranks if its rows continue from batch \
+             to batch"
         )]
         Fingerprint { found: String, expected: String } is State,
         /// The digests of the lists.
         #[error(
-            "the epoch that the state interrupted had other batches: the digest of their lists is {found}, and the digest \
-             of the present lists is {expected}; expected lists that depend on nothing but the epoch, so that they come \
-             again"
+            "the epoch that the state interrupted had other batches: the digest of their lists is {found}, and the \
+             digest of the present lists is {expected}; expected lists that depend on nothing but the epoch, so that \
+             they come again"
         )]
         Lists { found: String, expected: String } is State,
         /// The digests of the weights, if there are some.
@@ -142,16 +144,15 @@ causes! {
         #[error("the state is damaged: it holds steps of a world of {world_size}; expected 1 to {limit} ranks")]
         DamagedWorld { world_size: u32, limit: u32 } is State,
         #[error(
-            "the state is damaged: it holds {steps} steps in a world of {world_size}, but {left} were left; expected at \
-             most these"
+            "the state is damaged: it holds {steps} steps in a world of {world_size}, but {left} were left; expected \
+             at most these"
         )]
         DamagedSteps { steps: u64, world_size: u32, left: u64 } is State,
     }
 }
 
 impl PlanCause {
-    /// The error of two choices that exclude each other. What are words for a choice has spaces; the name of an argument
-    /// has none.
+    /// The error of two choices that exclude each other. Words for a choice have spaces; the name of an argument has none.
     pub(crate) fn conflict(choice: &'static str, other: &'static str, reason: &'static str) -> Self {
         let option = Some(choice).filter(|choice| !choice.contains(' '));
         Self::Conflict { option, choice, other, reason }

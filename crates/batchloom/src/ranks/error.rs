@@ -7,8 +7,8 @@ causes! {
     enum RanksCause {
         /// The variables of the environment that were looked at.
         #[error(
-            "the environment has {found}; expected two integers, RANK below WORLD_SIZE, or neither, or a rank and a world \
-             size that are given"
+            "the environment has {found}; expected two integers, RANK below WORLD_SIZE, or neither, or a rank and a \
+             world size that are given"
         )]
         Launcher { found: String } is Argument,
     }

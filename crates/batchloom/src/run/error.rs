@@ -7,9 +7,9 @@ causes! {
     enum RunCause {
         /// Another rank is to be served in the middle of an epoch.
         #[error(
-            "{taken} of {total} batches of epoch {epoch} were handed over to rank {} of {}, and now this is rank {rank} \
-             of {world_size}; set epoch {epoch} to begin it anew, or epoch {} to go on with the next one, or load the \
-             state to share what is left among the ranks of now",
+            "{taken} of {total} batches of epoch {epoch} were handed over to rank {} of {}, and now this is rank \
+             {rank} of {world_size}; set epoch {epoch} to begin it anew, or epoch {} to go on with the next one, or \
+             load the state to share what is left among the ranks of now",
             served.0, served.1, epoch.wrapping_add(1)
         )]
         MidEpoch {

@@ -27,8 +27,8 @@ causes! {
         } is Data,
         /// Samples of any shapes lie one after the other.
         #[error(
-            "field {field}: samples of any shapes lie in values of shape {found:?}; expected one compact dimension (make \
-             the values contiguous and flat)"
+            "field {field}: samples of any shapes lie in values of shape {found:?}; expected one compact dimension \
+             (make the values contiguous and flat)"
         )]
         NotCompact { field: String, found: Vec<usize> } is Data,
         #[error("field {field}: its {what} are {found}; expected int32 or int64")]
@@ -37,8 +37,8 @@ causes! {
         SparseColumn { field: String, row: u64, column: i64, columns: u64 } is Data,
         /// The engine does not add values of every type.
         #[error(
-            "field {field}: row {row} holds column {column} twice, and {dtype} is not added; expected each column once, \
-             or float32"
+            "field {field}: row {row} holds column {column} twice, and {dtype} is not added; expected each column \
+             once, or float32"
         )]
         SparseRepeat { field: String, row: u64, column: i64, dtype: DType } is Data,
         #[error(
@@ -64,8 +64,8 @@ causes! {
         )]
         Gaps { dtype: DType, shape: Vec<usize>, strides: Vec<isize> } is Data,
         #[error(
-            "the elements, {dtype}, begin {past} bytes past a multiple of {expected}; expected them at a multiple: copy \
-             the bytes to memory of such elements"
+            "the elements, {dtype}, begin {past} bytes past a multiple of {expected}; expected them at a multiple: \
+             copy the bytes to memory of such elements"
         )]
         Alignment { dtype: DType, past: usize, expected: usize } is Data,
         #[error("byte {place} of an array of bool is {found}; expected 0 or 1, or to read the array as uint8")]

@@ -47,7 +47,8 @@ causes! {
         )]
         ShuffledRows { shuffle: &'static str } is Argument of "shuffle",
         #[error(
-            "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; use fewer or shorter rows"
+            "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; use fewer or shorter \
+             rows"
         )]
         TooManyRows { tokens: u64, rows: u64, seq_len: usize } is Argument of "batch_size",
     }

@@ -35,38 +35,40 @@ causes! {
         #[error("field {field} has {found} rows for {expected} {of}; expected a row for each")]
         Rows { field: String, found: usize, of: &'static str, expected: usize } is Data,
         #[error(
-            "series {series} has {length} steps, too few for a window ({count} of {of} series are too short); expected at \
-             least {least}, or short to be \"drop\", which leaves such series out, or \"pad\", which makes up targets and \
-             marks them in a mask"
+            "series {series} has {length} steps, too few for a window ({count} of {of} series are too short); expected \
+             at least {least}, or short to be \"drop\", which leaves such series out, or \"pad\", which makes up \
+             targets and marks them in a mask"
         )]
         SeriesTooShort { series: u64, length: usize, least: usize, count: u64, of: u64 } is Data of "short",
         #[error(
-            "all {series} series make no window, which needs at least {least} steps; expected longer series, or shorter \
-             windows"
+            "all {series} series make no window, which needs at least {least} steps; expected longer series, or \
+             shorter windows"
         )]
         NoWindows { series: u64, least: usize } is Data,
 
         #[error(
-            "{selected} windows of {windows} were selected, and a split of time has all of its parts; expected to split \
-             first"
+            "{selected} windows of {windows} were selected, and a split of time has all of its parts; expected to \
+             split first"
         )]
         SplitOfSelected { selected: u64, windows: u64 } is Argument,
         #[error("{selected} windows of {windows} were selected; expected labels before they are")]
         LabelsOfSelected { selected: u64, windows: u64 } is Argument,
         #[error("there are {found} parts for {expected} series; expected one part for each series")]
         PartCount { found: usize, expected: usize } is Argument,
-        #[error("the part of series {series} goes from step {start} to {end}; expected it to lie in its {length} steps")]
+        #[error(
+            "the part of series {series} goes from step {start} to {end}; expected it to lie in its {length} steps"
+        )]
         PartRange { series: usize, start: usize, end: usize, length: usize } is Argument,
         #[error(
-            "field {field} has a row for each window, and the part has a window of series {series} at row {row} that is \
-             not among them, as the stride is {stride}; expected labels of steps or series, or parts that are selected by \
-             the numbers of windows"
+            "field {field} has a row for each window, and the part has a window of series {series} at row {row} that \
+             is not among them, as the stride is {stride}; expected labels of steps or series, or parts that are \
+             selected by the numbers of windows"
         )]
         WithoutLabel { field: String, series: usize, row: usize, stride: usize } is Argument,
         #[error(
-            "field {field} has a row for each window, and the part has a window of series {series} at row {row} that is \
-             not among them, as it begins with {zeros} steps of zeros; expected labels of steps or series, or parts that \
-             are selected by the numbers of windows"
+            "field {field} has a row for each window, and the part has a window of series {series} at row {row} that \
+             is not among them, as it begins with {zeros} steps of zeros; expected labels of steps or series, or parts \
+             that are selected by the numbers of windows"
         )]
         PaddedWithoutLabel { field: String, series: usize, row: usize, zeros: usize } is Argument,
 
