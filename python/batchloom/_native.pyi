@@ -449,8 +449,7 @@ class PlacementRequest:
         needed: int,
         present: int,
         free: int | None,
-        memory_limit: int | None,
-        resident: bool | None,
+        resident: bool | int | None,
         shard_size: int | None,
     ) -> PlacementRequest: ...
     def limit(self) -> int | None: ...

@@ -20,7 +20,7 @@ Shuffle = bool | Literal["runs", "documents", "chunks"]
 PadSide = Literal["right", "left"]
 PadTo = int | Literal["longest"] | Sequence[int]
 Truncate = Literal["error", "left", "right"]
-Resident = bool | Literal["auto"]
+Resident = bool | int | Literal["auto"]
 Buffers = Literal["views", "own", "static", "checked"]
 
 

@@ -12,16 +12,20 @@ const ROW: u64 = 8;
 
 fn requests() -> impl Strategy<Value = PlacementRequest> {
     let bytes = || prop::option::of(0_u64..4000);
-    let resident = prop_oneof![Just(Residency::Auto), Just(Residency::Always), Just(Residency::Never)];
+    let resident = prop_oneof![
+        Just(Residency::Auto),
+        Just(Residency::Always),
+        Just(Residency::Never),
+        (1_u64..4000).prop_map(Residency::Within),
+    ];
     let shards = (prop::option::of(1_u64..50), prop::option::of(1_u64..20));
-    (1_u64..300, bytes(), bytes(), resident, shards, any::<bool>(), 0_u64..3).prop_map(
-        |(samples, free, limit, resident, (shard_size, unit), is_there, present)| PlacementRequest {
+    (1_u64..300, bytes(), resident, shards, any::<bool>(), 0_u64..3).prop_map(
+        |(samples, free, resident, (shard_size, unit), is_there, present)| PlacementRequest {
             device: Some("gpu:0".to_owned()),
             is_there,
             needed: samples * ROW,
             present: samples * ROW * present / 4,
             free,
-            memory_limit: limit.filter(|&limit| limit > 0),
             resident,
             samples,
             shard_size,
@@ -36,7 +40,10 @@ fn decide(request: &PlacementRequest) -> Result<Placement, Error> {
 
 /// The limit by its definition.
 fn limit(request: &PlacementRequest) -> Option<u64> {
-    let given = request.memory_limit;
+    let given = match request.resident {
+        Residency::Within(bytes) => Some(bytes),
+        _ => None,
+    };
     let free = request.free.map(|free| match (given, request.resident) {
         (None, Residency::Auto) => free / 2 + request.present,
         _ => free + request.present,
@@ -60,7 +67,7 @@ proptest! {
                 prop_assert!(matches!(error.kind(), Kind::Argument | Kind::Device), "{error}");
                 prop_assert!(is(&error, error.kind(), &["resident is True, and the data takes"]), "{error}");
             }
-            (false, Residency::Auto) => {
+            (false, _) => {
                 prop_assert!(found.is_err_and(|error| matches!(error.kind(), Kind::Argument | Kind::Device))
                     || decide(&request).unwrap().mode != PlacementMode::Resident);
             }
@@ -69,8 +76,8 @@ proptest! {
 
     #[test]
     fn placement_makes_the_largest_shards_that_fit_twice(request in requests(), limit in 1_u64..2400) {
-        let (memory_limit, free, is_there, resident) = (Some(limit), None, false, Residency::Auto);
-        let request = PlacementRequest { memory_limit, free, is_there, resident, ..request };
+        let (free, is_there, resident) = (None, false, Residency::Within(limit));
+        let request = PlacementRequest { free, is_there, resident, ..request };
         let Ok(placement) = decide(&request) else { return Ok(()) };
         if placement.mode != PlacementMode::Sharded {
             return Ok(());
@@ -139,9 +146,6 @@ fn placement_says_which_memory_is_missing() {
     };
     let words = ["resident is True", "800 bytes", "399 are free on gpu:0", "1 of it are there already"];
     refused(decide(&request), Kind::Device, &words);
-    let limited = PlacementRequest { memory_limit: Some(100), ..request };
-    let words = ["resident is True", "800 bytes", "memory_limit of 100"];
-    refused(decide(&limited), Kind::Argument, &words);
 }
 
 #[test]
@@ -150,14 +154,18 @@ fn placement_refuses_a_limit_beyond_free_memory_that_would_make_an_order() {
         device: Some("gpu:0".to_owned()),
         needed: 800,
         free: Some(400),
-        memory_limit: Some(799),
+        resident: Residency::Within(799),
         samples: 100,
         unit: Some(10),
         ..PlacementRequest::default()
     };
-    refused(decide(&request), Kind::Device, &["memory_limit is 799", "400 bytes are free"]);
-    let small = PlacementRequest { memory_limit: Some(159), ..request.clone() };
-    refused(decide(&small), Kind::Argument, &["a shard of 10 samples", "80 bytes", "159, memory_limit"]);
-    let fits = PlacementRequest { memory_limit: Some(400), ..request };
+    refused(decide(&request), Kind::Device, &["resident is 799", "400 bytes are free"]);
+    let small = PlacementRequest { resident: Residency::Within(159), ..request.clone() };
+    refused(
+        decide(&small),
+        Kind::Argument,
+        &["a shard of 10 samples", "80 bytes", "159, the bytes that resident allows"],
+    );
+    let fits = PlacementRequest { resident: Residency::Within(400), ..request };
     assert_eq!(decide(&fits).unwrap().shard_size, Some(20));
 }

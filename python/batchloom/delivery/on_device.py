@@ -50,7 +50,7 @@ class OnDevice:
         if self.placement.mode == "streamed":
             return BlockOptions(STREAMED, (STREAMED, allocate), converts=True)
         gathered, element = GATHERED, None if self._data is None else self._data.element_bytes
-        if self.placement.mode == "resident" and self._request.memory_limit is None:
+        if self.placement.mode == "resident" and not self._request.limits_memory:
             gathered = min(max(int(self._transfer.memory() * SHARE), GATHERED), MOST_GATHERED)
         if element is not None:
             gathered = max(gathered * element // (element + SOUGHT), 1)

@@ -28,7 +28,6 @@ class DeliveryKeywords(TypedDict, total=False):
 
     device: Device | None
     resident: Resident
-    memory_limit: int | None
     output: Output | None
     buffers: Buffers
     num_threads: int | None
@@ -47,13 +46,13 @@ class DeliveryOptions:
             after the other.
         resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
             of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours, the
-            rows that a batch covers: ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` means ``True`` if
-            the data fits into ``memory_limit``, or without one into half of the free memory of the device; otherwise
-            it means ``False`` or shards. Without a device, ``True`` and ``False`` let torch do the same on the CPU.
-            (There, the engine forms windows of other frameworks that cannot be views.)
-        memory_limit: The bytes that the data may take on the device. Larger data moves there in shards, of
-            ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
-            neighbours keep their order: the rows of as many batches as fit move at a time.)
+            rows that a batch covers: ``batch_size + input_len + horizon - 1`` of them). A number is the bytes that the
+            data may take on the device: ``True`` if the data fits; larger data moves there in shards, of ``shard_size``
+            samples or of the most samples that fit twice. Samples are then shuffled within shards. (Windows of
+            neighbours keep their order: the rows of the most batches that fit move at a time.) ``"auto"`` means
+            ``True`` if the data fits into half of the free memory of the device; otherwise it means ``False``, or
+            shards where ``shard_size`` is given. Without a device, torch does the same on the CPU. (There, the engine
+            forms windows of other frameworks that cannot be views.)
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for the framework of each field.
         buffers: The memory of batches. ``"views"``: batches of windows of neighbours are views on the series, and other
             batches own their memory. ``"own"``: every batch owns its memory. ``"static"``: every batch is written into
@@ -77,7 +76,6 @@ class DeliveryOptions:
 
     device: Device | None = None
     resident: Resident = "auto"
-    memory_limit: int | None = None
     output: Output | None = None
     buffers: Buffers = "views"
     num_threads: int | None = None
@@ -85,11 +83,15 @@ class DeliveryOptions:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.resident, bool) or self.resident == "auto"):
-            raise ArgumentError(f'resident is {self.resident!r}; expected True, False or "auto"')
+            if isinstance(self.resident, str) or self.resident is None:
+                raise ArgumentError(
+                    f'resident is {self.resident!r}; expected True, False, "auto", or a number of bytes'
+                )
+            object.__setattr__(self, "resident", integer("resident", self.resident, least=1))
         if self.output is not None:
             require_known(self.output)
         choice("buffers", self.buffers, BUFFERS)
-        for name, least, most in (("memory_limit", 1, None), ("num_threads", 1, MOST), ("prefetch", 0, MOST)):
+        for name, least, most in (("num_threads", 1, MOST), ("prefetch", 0, MOST)):
             if (value := getattr(self, name)) is not None:
                 limits = {"least": least} if most is None else {"least": least, "most": most}
                 object.__setattr__(self, name, integer(name, value, **limits))

@@ -65,8 +65,7 @@ class PlacementRequest:
     Attributes:
         device: A torch device; ``None`` for the CPU, where the engine forms batches.
         target: The place of batches of JAX; ``None`` for the CPU.
-        resident: ``True``, ``False`` or ``"auto"``.
-        memory_limit: The bytes that data may take on the device, or ``None``.
+        resident: ``True``, ``False``, ``"auto"``, or the bytes that data may take on the device.
         copies: ``True`` if batches own their memory.
         is_static: ``True`` if batches are written into the same tensors.
         checks_views: ``True`` if batches that are views are compared for writes.
@@ -83,7 +82,7 @@ class PlacementRequest:
 
     def __init__(self, samples: DeliveryQuestions, options: DeliveryOptions, shard_size: int | None) -> None:
         device, output = options.device, options.output
-        self.resident, self.output, self.memory_limit = options.resident, output, options.memory_limit
+        self.resident, self.output = options.resident, output
         self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         # Samples that are made on demand tell theirs later.
@@ -108,6 +107,16 @@ class PlacementRequest:
                 f"the data is on {there}, whose arrays have no values; expected data on the CPU, or on a device that "
                 f"holds them. A loader of data on the CPU makes batches of their shapes with device={str(there)!r}"
             )
+
+    @property
+    def limits_memory(self) -> bool:
+        """``True`` if the request has a number of bytes for data on the device."""
+        return self.resident != "auto" and not isinstance(self.resident, bool)
+
+    @property
+    def keeps_data(self) -> bool:
+        """``True`` if data must be on the device, whole or in shards."""
+        return self.resident is True or self.limits_memory
 
     @property
     def makes_jax(self) -> bool:
@@ -147,13 +156,12 @@ class PlacementRequest:
     @property
     def _asks_torch(self) -> bool:
         """``True`` if the request has an option that only batches made by torch have."""
-        return self.resident != "auto" or self.memory_limit is not None or self.is_static
+        return self.resident != "auto" or self.is_static
 
     def _asked(self) -> list[str]:
         """Return the options that only batches made by torch have, as they were given."""
         asked = {
             f"resident={self.resident!r}": self.resident != "auto",
-            f"memory_limit={self.memory_limit}": self.memory_limit is not None,
             'buffers="static"': self.is_static,
         }
         return [name for name, is_asked in asked.items() if is_asked]
@@ -171,8 +179,7 @@ class PlacementRequest:
             needed=needed,
             present=present,
             free=free,
-            memory_limit=self.memory_limit,
-            resident=self.resident if isinstance(self.resident, bool) else None,
+            resident=None if self.resident == "auto" else self.resident,
             shard_size=self.shard_size,
         )
 
@@ -182,12 +189,10 @@ class PlacementRequest:
         Raises:
             ArgumentError: An option needs data that is there.
         """
-        asked = {
-            "resident=True": self.resident is True,
-            f"memory_limit={self.memory_limit}": self.memory_limit is not None,
-        }
-        for name in (name for name, is_asked in asked.items() if is_asked):
-            raise ArgumentError(f"{name} is for data in memory, and samples of this dataset are made on demand")
+        if self.keeps_data:
+            raise ArgumentError(
+                f"resident={self.resident} is for data in memory, and samples of this dataset are made on demand"
+            )
         device = self.on_device()
         if device is None:
             reason = "samples are made on demand, and the engine forms batches in memory"
@@ -209,7 +214,7 @@ class PlacementRequest:
             row_bytes: The bytes of a row.
 
         Raises:
-            ArgumentError: The rows exceed ``memory_limit``.
+            ArgumentError: Two batches exceed the bytes that ``resident`` allows.
             DeviceError: The device has too little memory.
         """
         return self._facts(self.device, needed).rows_at_once(batch_size, min(batch_bytes, U64), row_bytes)
@@ -224,7 +229,7 @@ class PlacementRequest:
                 not one range of rows.
 
         Raises:
-            ArgumentError: The data must be resident and exceeds ``memory_limit``, or is not of torch on the CPU.
+            ArgumentError: A shard exceeds the bytes that ``resident`` allows, or the data is not of torch on the CPU.
             DeviceError: The data must be resident, and the device has too little memory.
         """
         device = self.on_device()

@@ -136,7 +136,7 @@ class WindowViews:
         placement: The place where batches are made, and why.
 
     Raises:
-        ArgumentError: The rows do not fit into ``memory_limit``.
+        ArgumentError: Two batches exceed the bytes that ``resident`` allows.
     """
 
     def __init__(self, source: ArrayWindows, request: PlacementRequest, batch_size: int) -> None:

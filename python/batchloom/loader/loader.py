@@ -74,7 +74,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             ``labels``, ``label_counts``, ``collate``.
 
             *Where batches go* (:class:`batchloom.DeliveryOptions`): ``output``, ``device``, ``resident``,
-            ``memory_limit``, ``buffers``, ``num_threads``, ``prefetch``.
+            ``buffers``, ``num_threads``, ``prefetch``.
 
             *Which rank is served* (:class:`batchloom.RankOptions`): ``rank``, ``world_size``, ``distributed``.
 
@@ -84,12 +84,12 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             a warning.
 
     Raises:
-        ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that must be resident
-            exceeds ``memory_limit``.
+        ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or a shard exceeds the bytes
+            that ``resident`` allows.
         DataError: The dataset has no samples, or data on a device holds values that ``dtype`` cannot hold. (Where
             batches are formed in memory, such a value is an error of its batch.)
         DeviceError: The device does not exist, fields are on several devices, data that must be resident takes more
-            than the free memory, or two shards of ``memory_limit`` would.
+            than the free memory, or the bytes that ``resident`` allows exceed it.
         DTypeError: The type of a field does not exist in ``output``.
     """
 

@@ -10,6 +10,14 @@ use crate::error::raise;
 #[derive(Debug)]
 pub(crate) struct PlacementRequest(EngineRequest);
 
+/// The argument `resident`: all of the data or none of it, or as much as a number of bytes.
+#[derive(FromPyObject)]
+enum Resident {
+    // Booleans are integers in Python, so they are looked for first.
+    Whole(bool),
+    Within(u64),
+}
+
 /// The mode, the reason, the bytes that data may take, and the samples of a shard.
 type Decision = (&'static str, String, Option<u64>, Option<u64>);
 
@@ -17,7 +25,7 @@ type Decision = (&'static str, String, Option<u64>, Option<u64>);
 impl PlacementRequest {
     /// `resident` is `None` where the engine decides.
     #[new]
-    #[pyo3(signature = (*, device, is_there, needed, present, free, memory_limit, resident, shard_size))]
+    #[pyo3(signature = (*, device, is_there, needed, present, free, resident, shard_size))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         device: Option<String>,
@@ -25,28 +33,17 @@ impl PlacementRequest {
         needed: u64,
         present: u64,
         free: Option<u64>,
-        memory_limit: Option<u64>,
-        resident: Option<bool>,
+        resident: Option<Resident>,
         shard_size: Option<u64>,
     ) -> Self {
         let resident = match resident {
             None => Residency::Auto,
-            Some(true) => Residency::Always,
-            Some(false) => Residency::Never,
+            Some(Resident::Whole(true)) => Residency::Always,
+            Some(Resident::Whole(false)) => Residency::Never,
+            Some(Resident::Within(bytes)) => Residency::Within(bytes),
         };
         let (samples, unit) = (0, None);
-        Self(EngineRequest {
-            device,
-            is_there,
-            needed,
-            present,
-            free,
-            memory_limit,
-            resident,
-            samples,
-            shard_size,
-            unit,
-        })
+        Self(EngineRequest { device, is_there, needed, present, free, resident, samples, shard_size, unit })
     }
 
     /// The bytes that data may take on the device.

@@ -253,7 +253,7 @@ def test_a_value_that_the_type_cannot_hold_is_an_error_that_names_it(stored, wan
 def test_sparse_rows_are_converted_where_they_are_made_dense():
     sparse = pytest.importorskip("scipy.sparse")
     matrix = sparse.csr_array(numpy.eye(6, 4))
-    for place in ({}, {"resident": False}, {"memory_limit": 10**9}):
+    for place in ({}, {"resident": False}, {"resident": 10**9}):
         dataset = bl.TensorDataset(bl.SparseRows(matrix, layout="dense"), numpy.arange(6))
         (x, _), *_ = bl.DataLoader(dataset, 6, fields={0: bl.Field(scale=2, dtype="float32")}, output="torch", **place)
         assert x.dtype == torch.float32
@@ -264,7 +264,7 @@ def test_sparse_rows_are_converted_where_they_are_made_dense():
 
 def test_a_device_gathers_where_it_can_and_says_why_not():
     images = bl.SequenceDataset(x=[numpy.zeros((2, length), numpy.uint8) for length in (3, 4)])
-    loader = bl.DataLoader(images, 2, fields={"x": bl.Field(mean=[1, 2])}, memory_limit=10**9, output="torch")
+    loader = bl.DataLoader(images, 2, fields={"x": bl.Field(mean=[1, 2])}, resident=10**9, output="torch")
     assert loader.placement.mode == "streamed"
     assert "x" in loader.placement.reason
     with refused(bl.ArgumentError, "x", "first", "resident=False"):

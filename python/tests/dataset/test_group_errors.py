@@ -135,7 +135,7 @@ def test_arrays_with_and_without_names():
         ("concatenated", {"labels": "x"}, bl.ArgumentError, ("sequence",)),
         ("concatenated", {"resident": True}, bl.ArgumentError, ("resident",)),
         ("padded", {"resident": False}, bl.ArgumentError, ("resident",)),
-        ("padded", {"memory_limit": 9}, bl.ArgumentError, ("memory_limit",)),
+        ("padded", {"resident": 9}, bl.ArgumentError, ("resident",)),
         ("padded", {"device": "cuda"}, bl.DeviceError, ("cuda",)),
         ("padded", {"fields": {"y": bl.Field(pad=0)}}, bl.ArgumentError, ("'y'", "'x'")),
         ("padded", {"pad_value": "a"}, bl.ArgumentError, ("'a'", "field x")),

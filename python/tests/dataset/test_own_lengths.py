@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-WAYS = ({}, {"resident": False}, {"memory_limit": 10**9})
+WAYS = ({}, {"resident": False}, {"resident": 10**9})
 
 PAIRS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=40)
 

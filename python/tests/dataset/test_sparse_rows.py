@@ -158,7 +158,7 @@ def test_a_device_takes_shards_of_entries():
     matrix = sparse.random_array((64, 20), density=0.5, format="csr", rng=numpy.random.default_rng(0))
     for layout in ("csr", "dense"):
         dataset = dataset_of(matrix, layout)
-        loader = bl.DataLoader(dataset, 4, shuffle=True, output="torch", memory_limit=6000)
+        loader = bl.DataLoader(dataset, 4, shuffle=True, output="torch", resident=6000)
         assert loader.placement.mode == "sharded"
         rows = []
         for batch in loader:

@@ -93,11 +93,8 @@ ARGUMENTS = [
     ({}, {"batching": bl.TokenBudget(100)}, ("TokenBudget",)),
     *((CONTINUOUS, {"batching": rule}, ("FixedSize",)) for rule in (bl.TokenBudget(100), bl.LengthBuckets(2))),
     ({}, {"labels": "tokens"}, ("labels",)),
-    *(
-        ({}, {name: value}, ("numpy", 'output="torch"'))
-        for name, value in {"resident": True, "memory_limit": 9}.items()
-    ),
-    ({}, {"output": "torch", "resident": True, "memory_limit": 39}, ("40 bytes", "memory_limit", "39")),
+    *(({}, {name: value}, ("numpy", 'output="torch"')) for name, value in (("resident", True), ("resident", 9))),
+    ({}, {"output": "torch", "resident": 1}, ("resident", "1", "bytes")),
     ({}, {"device": "meta:x"}, ("meta:x",)),
     ({}, {"device": "meta", "output": "numpy"}, ("numpy", "meta")),
     ({"tokens": torch.arange(20, device="meta")}, {"device": "cpu"}, ("data", "meta", "device", "cpu")),

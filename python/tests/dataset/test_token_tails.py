@@ -27,7 +27,7 @@ PLACES = {
     "streamed": {"output": "torch", "resident": False},
     "on a device": {"device": "meta"},
     "streamed to a device": {"device": "meta", "resident": False},
-    "in shards": {"device": "meta", "memory_limit": 400},
+    "in shards": {"device": "meta", "resident": 400},
 }
 
 tails = st.sampled_from(["pad", "short"])

@@ -80,7 +80,7 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
     dataset = bl.WindowDataset(values, 5, 2, stride=2, label_len=1, mask=True)
     ways = [{}, {"buffers": "own"}, {"resident": False}, {"shuffle": "runs"}, {"shuffle": True}]
     # torch has no views on what runs backwards: that goes through in shards, which may begin anywhere.
-    ways += [{"memory_limit": max(dataset.stats(4).viewed_bytes * 3, 1)}]
+    ways += [{"resident": max(dataset.stats(4).viewed_bytes * 3, 1)}]
     if output == "torch":
         ways += [{"device": "meta"}, {"device": "meta", "resident": False}, {"device": "meta", "shuffle": True}]
     for options in ways:
@@ -160,9 +160,9 @@ OWNED = [
     {"buffers": "own"},
     {"buffers": "own", "shuffle": "runs"},
     {"buffers": "own", "resident": False},
-    {"buffers": "own", "memory_limit": 10_000},
+    {"buffers": "own", "resident": 10_000},
     {"shuffle": True, "resident": False},
-    {"shuffle": True, "memory_limit": 10_000},
+    {"shuffle": True, "resident": 10_000},
 ]
 ON_DEVICE = [{"device": "meta", **options} for options in OWNED]
 
@@ -221,7 +221,7 @@ def test_one_window_is_owned(kind):
 
 def test_jax_is_never_given_a_view():
     values = numpy.arange(80.0, dtype=numpy.float32).reshape(40, 2)
-    for options in ({}, {"resident": True}, {"resident": False}, {"memory_limit": 300}, {"shuffle": "runs"}):
+    for options in ({}, {"resident": True}, {"resident": False}, {"resident": 300}, {"shuffle": "runs"}):
         loader = bl.DataLoader(bl.WindowDataset(values, 5, 2), batch_size=4, output="jax", **options)
         batches = list(itertools.chain(*loader))
         bounds = [(array.unsafe_buffer_pointer(), array.nbytes) for array in batches]
@@ -248,7 +248,7 @@ def test_kept_batches_outlive_loader_dataset_and_series(mode):
 def test_views_do_not_remember_the_mode_of_their_consumer():
     """A loader that served an evaluation in inference mode serves a training."""
     values = torch.arange(80.0).reshape(40, 2)
-    for options in ({}, {"resident": False}, {"memory_limit": 400}, {"shuffle": True}, {"device": "meta"}):
+    for options in ({}, {"resident": False}, {"resident": 400}, {"shuffle": True}, {"device": "meta"}):
         with pretended():
             loader = bl.DataLoader(bl.WindowDataset(values, 5, 2), batch_size=4, output="torch", **options)
         with torch.inference_mode():
@@ -268,7 +268,7 @@ def test_shards_of_any_size_hold_every_window(shape, size, more, kind, device):
     options = {"device": "meta"} if device else {}
     for order in (False, "runs"):
         with pretended():
-            loader = bl.DataLoader(dataset, batch_size=size, shuffle=order, memory_limit=limit, **options)
+            loader = bl.DataLoader(dataset, batch_size=size, shuffle=order, resident=limit, **options)
         for epoch in range(2):
             for samples, batch in zip(loader.plan(epoch), loader, strict=True):
                 assert equal(batch, shape.stack(samples))
@@ -278,7 +278,7 @@ def test_shards_of_any_size_hold_every_window(shape, size, more, kind, device):
 def test_consecutive_batches_share_a_shard_that_fits():
     values = torch.arange(1000.0)
     for limit, shards in ((10_000, 1), (1000, 10), (2 * 35 * 4, 33)):
-        loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=30, memory_limit=limit)
+        loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=30, resident=limit)
         storages = {}
         held = []
         for (x,) in loader:
@@ -335,15 +335,11 @@ def test_rows_batch_by_batch_are_a_copy_of_just_these():
 
 
 @pytest.mark.parametrize("device", [None, "meta"])
-@pytest.mark.parametrize("resident", ["auto", True, False])
-def test_a_limit_that_is_too_small_is_refused(device, resident):
+def test_a_limit_that_is_too_small_is_refused(device):
     dataset = bl.WindowDataset(numpy.zeros((100, 2)), 5, 2)  # a batch of 10 covers 16 rows of 16 bytes
-    values = ("resident", "True") if resident is True else ("256 bytes", "511")
-    with refused(bl.ArgumentError, "memory_limit", *values):
-        bl.DataLoader(dataset, batch_size=10, memory_limit=511, resident=resident, device=device)
-    if resident is not True:
-        loader = bl.DataLoader(dataset, batch_size=10, memory_limit=512, resident=resident, device=device)
-        assert len(list(loader)) == 10
+    with refused(bl.ArgumentError, "resident", "256 bytes", "511"):
+        bl.DataLoader(dataset, batch_size=10, resident=511, device=device)
+    assert len(list(bl.DataLoader(dataset, batch_size=10, resident=512, device=device))) == 10
 
 
 @pytest.mark.parametrize(
@@ -360,7 +356,7 @@ def test_options_that_change_nothing(options):
 def test_no_rows_are_moved_in_vain():
     """Runs of neighbours in random order: what lies between two of them is not moved, though it would fit."""
     values = torch.arange(1000.0)
-    loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, shuffle="runs", memory_limit=3000)
+    loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, shuffle="runs", resident=3000)
     batches = [x for (x,) in loader]
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in batches}
     assert sum(storages.values()) <= len(batches) * 15 * 4
@@ -375,7 +371,7 @@ def test_no_rows_are_moved_in_vain():
         {"buffers": "own"},
         {"shuffle": True},
         {"shuffle": True, "resident": False},
-        {"memory_limit": 20_000},
+        {"resident": 20_000},
     ],
 )
 def test_the_device_without_values(options, named):
@@ -434,7 +430,7 @@ PEAK = """
         ({}, 2000, 2 << 20),
         ({"shuffle": "runs", "output": "torch"}, 2000, 4 << 20),
         ({"resident": False}, 2000, 2 << 20),
-        ({"memory_limit": 16 << 20}, 2000, 18 << 20),
+        ({"resident": 16 << 20}, 2000, 18 << 20),
         ({"buffers": "own"}, 20, 48 << 20),
         ({"shuffle": True}, 20, 48 << 20),
     ],
@@ -457,7 +453,7 @@ GROWTH = """
     import batchloom as bl
     from oracles.memory import resident
 
-    modes = {"views": {}, "copy": {"buffers": "own"}, "rows": {"resident": False}, "shards": {"memory_limit": 100_000}}
+    modes = {"views": {}, "copy": {"buffers": "own"}, "rows": {"resident": False}, "shards": {"resident": 100_000}}
     values = [numpy.ones((length, 8), numpy.float32) for length in (3000, 40, 5)]
     loader = bl.DataLoader(bl.WindowDataset(values, 24, 8, short="pad"), 32, shuffle="runs", **modes[sys.argv[1]])
 

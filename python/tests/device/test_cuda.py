@@ -91,7 +91,7 @@ def test_static_buffers_hold_the_batches_of_the_host(kind, way):
 def test_shards_hold_every_row_once_and_follow_the_plan():
     torch.manual_seed(0)
     rows = torch.randn(20_000, 25)
-    loader = bl.DataLoader(bl.TensorDataset(rows), 64, shuffle=True, device=DEVICE, memory_limit=500_000)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 64, shuffle=True, device=DEVICE, resident=500_000)
     assert loader.placement.mode == "sharded"
     for epoch in range(2):
         for samples, (batch,) in zip(loader.plan(epoch), loader, strict=True):
@@ -216,7 +216,7 @@ def test_memory_does_not_grow_over_fifty_epochs(way):
 def test_two_shards_are_all_that_a_limit_holds():
     """However far the CPU runs ahead of a device that is busy."""
     rows, limit = torch.randint(0, 255, (1_600_000, 1000), dtype=torch.uint8), 800_000_000
-    loader = bl.DataLoader(bl.TensorDataset(rows), 1000, shuffle=True, device=DEVICE, memory_limit=limit)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 1000, shuffle=True, device=DEVICE, resident=limit)
     assert loader.placement.mode == "sharded"
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

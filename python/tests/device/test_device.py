@@ -337,11 +337,16 @@ def test_what_was_decided_is_told():
         ({"device": "meta"}, 1600, "resident", "800 bytes fit into 800"),
         ({"device": "meta"}, 1599, "streamed", "800 bytes do not fit into 799"),
         ({"device": "meta", "resident": True}, 800, "resident", "800 bytes fit into 800"),
-        ({"device": "meta", "memory_limit": 799}, None, "sharded", "800 bytes do not fit into 799, memory_limit"),
-        ({"device": "meta", "memory_limit": 800}, 900, "resident", "fit into 800, memory_limit"),
-        ({"device": "meta", "memory_limit": 900}, 850, "resident", "fit into 850, what is free there"),
-        ({"device": "meta", "memory_limit": 900, "resident": False}, 10, "streamed", "resident is False"),
-        ({"device": "meta", "memory_limit": 900, "shard_size": 20}, 320, "sharded", "into 320, what is free there"),
+        (
+            {"device": "meta", "resident": 799},
+            None,
+            "sharded",
+            "800 bytes do not fit into 799, the bytes that resident allows",
+        ),
+        ({"device": "meta", "resident": 800}, 900, "resident", "fit into 800, the bytes that resident allows"),
+        ({"device": "meta", "resident": 900}, 850, "resident", "fit into 850, what is free there"),
+        ({"device": "meta", "resident": False}, 10, "streamed", "resident is False"),
+        ({"device": "meta", "resident": 900, "shard_size": 20}, 320, "sharded", "into 320, what is free there"),
         ({"device": "meta", "shard_size": 10}, 400, "sharded", "into 200, half of what is free there"),
         ({"device": "meta", "shard_size": 20}, 400, "streamed", "into 200, half of what is free there, nor do two"),
     ]
@@ -359,11 +364,11 @@ def test_a_limit_beyond_what_is_free_makes_no_order():
     dataset = bl.TensorDataset(torch.zeros(100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 400)
-        with refused(bl.DeviceError, "memory_limit", "799", "400 bytes", "meta"):
-            bl.DataLoader(dataset, 10, device="meta", memory_limit=799)
+        with refused(bl.DeviceError, "resident", "799", "400 bytes", "meta"):
+            bl.DataLoader(dataset, 10, device="meta", resident=799)
         with refused(bl.DeviceError, "800 bytes", "400", "meta", "resident", "False"):
-            bl.DataLoader(dataset, 10, device="meta", memory_limit=900, resident=True)
-        assert bl.DataLoader(dataset, 10, device="meta", memory_limit=400).placement.shard_size == 20
+            bl.DataLoader(dataset, 10, device="meta", resident=True)
+        assert bl.DataLoader(dataset, 10, device="meta", resident=400).placement.shard_size == 20
 
 
 @pytest.mark.parametrize("kind", ["rows", "groups", "windows", "neighbours"])

@@ -107,7 +107,7 @@ def test_gradients_of_what_is_in_a_place():
 
 def test_views_are_copied_to_their_place():
     series = torch.arange(100.0)
-    for options in ({}, {"resident": False}, {"memory_limit": 320}):
+    for options in ({}, {"resident": False}, {"resident": 320}):
         loader = bl.DataLoader(
             bl.WindowDataset(series, 6, 2, mask=True), 10, buffers="static", output="torch", **options
         )

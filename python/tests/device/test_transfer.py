@@ -27,7 +27,7 @@ from oracles.transfers import Accelerator, Event, Late, Stream, accelerated
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STREAMED = {"resident": False}
-MODES = {"resident": {}, "streamed": STREAMED, "sharded": {"memory_limit": 0}}
+MODES = {"resident": {}, "streamed": STREAMED, "sharded": {}}
 PAIRS = [pair for pair in itertools.product(MODES, KINDS) if pair != ("sharded", "neighbours")]
 every_pair = pytest.mark.parametrize(("mode", "kind"), PAIRS)
 
@@ -42,8 +42,8 @@ def loader_of(mode, kind, size=600, **more):
     torch.manual_seed(0)
     dataset, options = data(kind)
     chosen = dict(MODES[mode])
-    if "memory_limit" in chosen:
-        chosen["memory_limit"] = sum(field.tensor.nbytes for field in samples_of(dataset).location.all_arrays) - 1
+    if mode == "sharded":
+        chosen["resident"] = sum(field.tensor.nbytes for field in samples_of(dataset).location.all_arrays) - 1
     with blocks(size):
         loader = bl.DataLoader(dataset, **options, **chosen, output="torch", device="meta", **more)
     host = bl.DataLoader(dataset, **options, output="torch", shard_size=loader.placement.shard_size)
@@ -226,7 +226,7 @@ def test_rows_of_several_batches_are_waited_for_by_each_stream():
     """Windows over rows that moved once for many batches: each stream that reads them waits for them."""
     values = torch.arange(1000.0)
     with accelerated() as device:
-        loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, memory_limit=3000, device="meta")
+        loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, resident=3000, device="meta")
         found, batches = [], iter(loader)
         for stream in [Stream() for _ in range(60)]:
             with device.stream(stream):
@@ -432,7 +432,7 @@ def test_parts_of_a_split_share_the_series_on_a_device(monkeypatch):
 def test_a_limit_is_of_no_use_where_the_series_is_on_the_device(monkeypatch):
     monkeypatch.setattr("batchloom.arrays.torch.HOLLOW", frozenset())
     series = torch.zeros(1000, 3, device="meta")
-    loader = bl.DataLoader(bl.WindowDataset(series, 5, 2), batch_size=8, memory_limit=3000)
+    loader = bl.DataLoader(bl.WindowDataset(series, 5, 2), batch_size=8, resident=3000)
     assert loader.placement.reason == "the series are on the device"
     assert sum(len(x) for x, _ in loader) == 994
 
@@ -446,7 +446,7 @@ def test_what_is_pinned_is_compact(layout):
         "some columns": wide.view(200, 30)[:, :4],
     }
     with accelerated(1) as device:
-        loader = bl.DataLoader(bl.TensorDataset(rows[layout]), 10, memory_limit=3000, device="meta")
+        loader = bl.DataLoader(bl.TensorDataset(rows[layout]), 10, resident=3000, device="meta")
         assert loader.placement.mode == "sharded"
         assert torch.equal(torch.cat([batch for (batch,) in loader]), rows[layout])
         assert max(size for size in device.allocated if size != TABLE) <= 3000 / 2
@@ -594,6 +594,6 @@ def test_blocks_of_resident_data_grow_with_the_memory_of_the_device(monkeypatch,
         loader = bl.DataLoader(dataset, 10, resident=True)
         assert loader._delivery.blocks.block_bytes == int(expected * share)
         if share == 1:
-            limited = bl.DataLoader(dataset, 10, memory_limit=1300)
+            limited = bl.DataLoader(dataset, 10, resident=1300)
             assert limited.placement.mode == "sharded"
             assert limited._delivery.blocks.block_bytes == 32 << 20

@@ -223,7 +223,7 @@ ON_A_DEVICE = (
     dataset = bl.SequenceDataset(x=(torch.ones(int(offsets[-1])), offsets), y=torch.arange(2000))
     options = {"batching": bl.TokenBudget(4000, pool=300), "shuffle": True, "num_threads": 2}
     ways = {"resident": {"resident": True}, "streamed": {"resident": False}}
-    ways["sharded"] = {"memory_limit": 1_000_000}
+    ways["sharded"] = {"resident": 1_000_000}
     loader = bl.DataLoader(dataset, **options, **ways[sys.argv[1]])
     assert loader.placement.mode == sys.argv[1]
 

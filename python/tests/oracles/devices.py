@@ -44,7 +44,7 @@ def loader_on(way, dataset, size=2000, **options):
         for limit in (max(needed * 2 // 3, 1), max(needed - 1, 1), needed + 1):
             # Two of its shards, or of its batches, may not fit into little.
             with contextlib.suppress(bl.ArgumentError):
-                loader = bl.DataLoader(dataset, memory_limit=limit, **ON, **options)
+                loader = bl.DataLoader(dataset, resident=limit, **ON, **options)
                 return loader, options | {"shard_size": loader.placement.shard_size}
         raise AssertionError("what fits is refused")
 

@@ -171,7 +171,7 @@ def loader_of(dataset, mode, batch_size=64, **options):
         "views": {},
         "copy": {"buffers": "own"},
         "rows": {"resident": False},
-        "shards": {"memory_limit": 2 * dataset.stats(batch_size).viewed_bytes},
+        "shards": {"resident": 2 * dataset.stats(batch_size).viewed_bytes},
         "torch": {"output": "torch"},
         "torch rows": {"output": "torch", "resident": False},
         "device": {"device": "meta"},

@@ -24,11 +24,6 @@ causes! {
         )]
         ForeignPlan { found: String, expected: String } is Argument of "plan",
 
-        #[error(
-            "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; set resident to \
-             False, which copies blocks as they are needed, or to auto"
-        )]
-        ResidentLimit { needed: u64, memory_limit: u64 } is Argument of "resident",
         /// Some of the data may be on the device already.
         #[error(
             "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; set resident to \
@@ -38,20 +33,20 @@ causes! {
         DeviceMemory { needed: u64, free: u64, shared: u64, device: String } is Device of "resident",
         /// The limit would set the size of shards.
         #[error(
-            "memory_limit is {memory_limit}, but {free} bytes are free on {device}; expected at most that: lower it, \
-             give a shard_size, or set resident to False, which copies blocks as they are needed"
+            "resident is {bytes}, but {free} bytes are free on {device}; expected at most that: lower it, give a \
+             shard_size, or set resident to False, which copies blocks as they are needed"
         )]
-        MemoryLimit { memory_limit: u64, free: u64, device: String } is Device of "memory_limit",
+        ResidentBytes { bytes: u64, free: u64, device: String } is Device of "resident",
         #[error(
-            "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; \
-             expected a higher one, a smaller shard_size or smaller batches; or set resident to False"
+            "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, the bytes that \
+             resident allows; expected more, a smaller shard_size or smaller batches; or set resident to False"
         )]
-        ShardTooLarge { samples: u64, bytes: u64, limit: u64 } is Argument of "memory_limit",
+        ShardTooLarge { samples: u64, bytes: u64, limit: u64 } is Argument of "resident",
         #[error(
             "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into \
-             {limit}, memory_limit; expected a higher limit or smaller batches"
+             {limit}, the bytes that resident allows; expected more, or smaller batches"
         )]
-        RowsBeyondLimit { batch_size: u64, batch_bytes: u64, limit: u64 } is Argument of "memory_limit",
+        RowsBeyondLimit { batch_size: u64, batch_bytes: u64, limit: u64 } is Argument of "resident",
         #[error(
             "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into \
              {free}, the free memory of {device}; expected smaller batches"

@@ -1,7 +1,7 @@
 //! The placement of data: kept on a device, streamed to it block by block, or moved there shard by shard.
 //!
 //! Promise: the free memory of a device never changes the order of samples. A shard size that is chosen here depends on
-//! `memory_limit`, which is part of the program, and not on free memory.
+//! the bytes that `resident` allows, which are part of the program, and not on free memory.
 
 use std::fmt;
 
@@ -14,6 +14,8 @@ pub enum Residency {
     /// Data is kept there if it fits.
     #[default]
     Auto,
+    /// Keeps the data there if it takes at most this number of bytes; larger data moves in shards within it.
+    Within(u64),
     /// Data is kept there, and it is an error if it does not fit.
     Always,
     /// Blocks are copied there as they are needed.
@@ -50,8 +52,8 @@ impl PlacementMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LimitSource {
-    /// The user's `memory_limit`.
-    MemoryLimit,
+    /// The bytes that the user gives.
+    Given,
     /// The free memory of the device.
     Free,
     /// Half of the free memory of the device, if the user asked for nothing.
@@ -61,7 +63,7 @@ pub enum LimitSource {
 impl fmt::Display for LimitSource {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         text.write_str(match self {
-            Self::MemoryLimit => "memory_limit",
+            Self::Given => "the bytes that resident allows",
             Self::Free => "what is free there",
             Self::HalfOfFree => "half of what is free there",
         })
@@ -93,8 +95,6 @@ pub struct PlacementRequest {
     pub present: u64,
     /// The number of free bytes on the device, if it reports them.
     pub free: Option<u64>,
-    /// The largest number of bytes that data may take there, if the user set it.
-    pub memory_limit: Option<u64>,
     /// The rule for keeping data there.
     pub resident: Residency,
     /// The number of samples.
@@ -125,8 +125,7 @@ impl PlacementRequest {
         if self.is_there {
             return None;
         }
-        let given =
-            self.memory_limit.map(|bytes| Limit { bytes, free: None, source: LimitSource::MemoryLimit });
+        let given = self.allowed().map(|bytes| Limit { bytes, free: None, source: LimitSource::Given });
         let Some(free) = self.free else { return given };
         let limit = |bytes: u64, source| Limit {
             bytes: bytes.saturating_add(self.present),
@@ -143,17 +142,25 @@ impl PlacementRequest {
         }
     }
 
+    /// The bytes that the user allows data on the device, or `None` without a number.
+    fn allowed(&self) -> Option<u64> {
+        match self.resident {
+            Residency::Within(bytes) => Some(bytes),
+            Residency::Auto | Residency::Always | Residency::Never => None,
+        }
+    }
+
     /// Decides about placement. `shard_bytes` gives the largest number of bytes that a shard of a given number of
     /// samples takes.
     ///
     /// ```
-    /// use batchloom::loader::{PlacementMode, PlacementRequest};
+    /// use batchloom::loader::{PlacementMode, PlacementRequest, Residency};
     ///
     /// // A million samples of 1 KB; 100 MB of them may be on the device at a time.
     /// let request = PlacementRequest {
     ///     device: Some("cuda:0".to_owned()),
     ///     needed: 1_000_000_000,
-    ///     memory_limit: Some(100_000_000),
+    ///     resident: Residency::Within(100_000_000),
     ///     samples: 1_000_000,
     ///     unit: Some(64),
     ///     ..PlacementRequest::default()
@@ -165,9 +172,9 @@ impl PlacementRequest {
     /// ```
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if the data is to be resident or in shards, and `memory_limit` does
-    /// not allow it; [`Kind::Device`](crate::Kind::Device) if the device lacks the memory, or if `memory_limit` exceeds
-    /// what is free and would set the size of shards.
+    /// [`Kind::Argument`](crate::Kind::Argument) if shards do not fit into the bytes that `resident` allows;
+    /// [`Kind::Device`](crate::Kind::Device) if the device lacks the memory, or if these bytes exceed what is free and
+    /// would set the size of shards.
     pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
         let limit = self.limit();
         let decided = |mode, reason: String, shard_size| {
@@ -193,7 +200,7 @@ impl PlacementRequest {
             return decided(PlacementMode::Streamed, "resident is False".to_owned(), self.shard_size);
         }
         let Some(limit) = limit else {
-            let reason = "the device does not say how much memory is free, and no memory_limit is given";
+            let reason = "the device does not say how much memory is free, and resident sets no limit";
             return decided(PlacementMode::Resident, reason.to_owned(), self.shard_size);
         };
         if self.needed <= limit.bytes {
@@ -221,14 +228,14 @@ impl PlacementRequest {
             return streamed("and what a shard would need does not lie together".to_owned());
         };
         match (self.shard_size, limit.free) {
-            (None, _) if self.memory_limit.is_none() => {
-                streamed("and neither memory_limit nor shard_size says how large shards may be".to_owned())
+            (None, _) if self.allowed().is_none() => {
+                streamed("and neither resident nor shard_size limits the size of shards".to_owned())
             }
             (Some(given), Some(_)) if takes(given).saturating_mul(2) > limit.bytes => {
                 streamed(format!("nor do two shards of {given} samples"))
             }
-            (None, Some(free)) => Err(LoaderCause::MemoryLimit {
-                memory_limit: self.memory_limit.unwrap_or(u64::MAX),
+            (None, Some(free)) => Err(LoaderCause::ResidentBytes {
+                bytes: self.allowed().unwrap_or(u64::MAX),
                 free,
                 device: self.device_name(),
             }
@@ -273,11 +280,11 @@ impl PlacementRequest {
     }
 
     /// The number of rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for
-    /// those of one batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size`
-    /// samples take `batch_bytes`.
+    /// the rows of one batch. All rows take `needed` bytes, one takes `row_bytes`, and a batch of `batch_size`
+    /// windows takes `batch_bytes`.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if all rows are to stay, or two batches, and exceed `memory_limit`;
+    /// [`Kind::Argument`](crate::Kind::Argument) if two batches exceed the bytes that `resident` allows;
     /// [`Kind::Device`](crate::Kind::Device) if the device lacks the memory.
     pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
         let never = self.resident == Residency::Never;
@@ -306,13 +313,9 @@ impl PlacementRequest {
     }
 
     fn too_large(&self, needed: u64, limit: Limit) -> Error {
-        match limit.free {
-            None => LoaderCause::ResidentLimit { needed, memory_limit: limit.bytes }.into(),
-            Some(free) => {
-                let shared = limit.bytes.saturating_sub(free);
-                LoaderCause::DeviceMemory { needed, free, shared, device: self.device_name() }.into()
-            }
-        }
+        let free = limit.free.unwrap_or(limit.bytes);
+        let shared = limit.bytes.saturating_sub(free);
+        LoaderCause::DeviceMemory { needed, free, shared, device: self.device_name() }.into()
     }
 
     fn device_name(&self) -> String {

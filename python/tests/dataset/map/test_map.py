@@ -193,9 +193,9 @@ def test_arguments_that_make_no_sense():
         bl.DataLoader(bl.MapDataset([], row))
     with refused(bl.RangeError, "3"):
         bl.MapDataset(range(3), row)[3]
-    for name, value in {"resident": True, "memory_limit": 1000}.items():
-        with refused(bl.ArgumentError, name, "on demand"):
-            bl.DataLoader(bl.MapDataset(range(3), row), **{name: value})
+    for resident in (True, 1000):
+        with refused(bl.ArgumentError, f"resident={resident}", "on demand"):
+            bl.DataLoader(bl.MapDataset(range(3), row), resident=resident)
 
 
 def test_batches_on_a_device():

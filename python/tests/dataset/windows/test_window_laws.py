@@ -192,7 +192,7 @@ FORK = """
     import numpy
     import batchloom as bl
 
-    modes = {"views": {}, "copy": {"buffers": "own"}, "rows": {"resident": False}, "shards": {"memory_limit": 500}}
+    modes = {"views": {}, "copy": {"buffers": "own"}, "rows": {"resident": False}, "shards": {"resident": 500}}
     options = modes[sys.argv[1]]
     dataset = bl.WindowDataset([numpy.arange(103), numpy.arange(100, 203)], 3, 1)
     loader = bl.DataLoader(dataset, batch_size=8, num_threads=2, **options)
