@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::named::named;
 
-/// What each epoch puts in another random order.
+/// The things that each epoch puts in another random order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Shuffle {
