@@ -18,6 +18,16 @@ enum Resident {
     Within(u64),
 }
 
+impl From<Resident> for Residency {
+    fn from(resident: Resident) -> Self {
+        match resident {
+            Resident::Whole(true) => Self::Always,
+            Resident::Whole(false) => Self::Never,
+            Resident::Within(bytes) => Self::Within(bytes),
+        }
+    }
+}
+
 /// The mode, the reason, the bytes that data may take, and the samples of a shard.
 type Decision = (&'static str, String, Option<u64>, Option<u64>);
 
@@ -26,7 +36,6 @@ impl PlacementRequest {
     /// `resident` is `None` where the engine decides.
     #[new]
     #[pyo3(signature = (*, device, is_there, needed, present, free, resident, shard_size))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         device: Option<String>,
         is_there: bool,
@@ -36,12 +45,7 @@ impl PlacementRequest {
         resident: Option<Resident>,
         shard_size: Option<u64>,
     ) -> Self {
-        let resident = match resident {
-            None => Residency::Auto,
-            Some(Resident::Whole(true)) => Residency::Always,
-            Some(Resident::Whole(false)) => Residency::Never,
-            Some(Resident::Within(bytes)) => Residency::Within(bytes),
-        };
+        let resident = resident.map_or(Residency::Auto, Residency::from);
         let (samples, unit) = (0, None);
         Self(EngineRequest { device, is_there, needed, present, free, resident, samples, shard_size, unit })
     }

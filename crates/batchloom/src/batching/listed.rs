@@ -104,7 +104,7 @@ impl PoolRule for Listed {
         self.batch_size
     }
 
-    fn sorts(&self) -> bool {
+    fn looks_at_sizes(&self) -> bool {
         false
     }
 

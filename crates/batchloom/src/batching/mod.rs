@@ -7,17 +7,16 @@
 //! A new rule is a file that answers the questions of `pool_rule.rs` and implements the spelling of `spelling.rs`, a
 //! line in the list of `rule.rs`, and its line among the exports here.
 
-mod buckets;
-mod budget;
 mod cost;
 mod cost_model;
+mod cost_optimal;
 pub(crate) mod error;
-mod fixed;
+mod fixed_size;
 mod grouping;
 mod labels;
+mod length_buckets;
 mod listed;
 mod mixed;
-mod optimal;
 mod oversize;
 mod packing;
 mod pad_to;
@@ -30,20 +29,20 @@ mod sizes;
 mod sorted;
 mod sorting;
 mod spelling;
+mod token_budget;
 
-pub use buckets::LengthBuckets;
-pub use budget::{Count, TokenBudget};
 pub(crate) use cost::BatchShape;
 pub use cost::Cost;
 pub use cost_model::{CostModel, Fit, Measurement};
-pub use fixed::FixedSize;
+pub use cost_optimal::CostOptimal;
+pub use fixed_size::FixedSize;
 pub use grouping::Keys;
 pub(crate) use grouping::{Grouped, Grouping};
 pub use labels::{LabelCounts, Labels};
 pub(crate) use labels::{SampleLabels, pieces};
+pub use length_buckets::LengthBuckets;
 pub use listed::Listed;
 use mixed::mixed;
-pub use optimal::CostOptimal;
 pub use oversize::Oversize;
 pub use packing::{PackedOversize, Packing, PackingOrder};
 pub(crate) use pad_to::Rounding;
@@ -56,3 +55,4 @@ pub use rule::Rule;
 pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, padded};
 use sorted::Sorted;
+pub use token_budget::{Count, TokenBudget};

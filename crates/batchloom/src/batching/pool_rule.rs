@@ -27,8 +27,11 @@ pub(super) trait PoolRule: Any {
         self.batch_size()
     }
 
-    /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
-    fn sorts(&self) -> bool {
+    /// Returns true if sizes decide which samples of a pool share a batch.
+    ///
+    /// The batches of a pool then differ in kind, so their order is mixed; sizes are required; samples in stored order
+    /// are one pool; and `distinct_by` is refused.
+    fn looks_at_sizes(&self) -> bool {
         true
     }
 

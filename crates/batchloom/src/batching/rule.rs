@@ -133,8 +133,8 @@ impl Rule {
         self.as_pool_rule().equal_len()
     }
 
-    pub(crate) fn sorts(&self) -> bool {
-        self.as_pool_rule().sorts()
+    pub(crate) fn looks_at_sizes(&self) -> bool {
+        self.as_pool_rule().looks_at_sizes()
     }
 
     pub(crate) fn packs(&self) -> bool {
@@ -175,7 +175,7 @@ impl Rule {
 
     /// The number of samples in every batch but the last, if the rule takes samples in order, whatever their sizes.
     pub(crate) fn run_len(&self) -> Option<u64> {
-        self.batch_size().filter(|_| !self.sorts())
+        self.batch_size().filter(|_| !self.looks_at_sizes())
     }
 
     /// Checks that the rule can divide every pool of samples with these sizes.

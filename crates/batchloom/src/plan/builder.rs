@@ -262,7 +262,7 @@ fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
     }
     match &recipe.options.sizes {
         None if recipe.options.rule.listed().is_some() => Ok(()),
-        None if recipe.options.rule.batch_size().is_none() || recipe.options.rule.sorts() => {
+        None if recipe.options.rule.batch_size().is_none() || recipe.options.rule.looks_at_sizes() => {
             Err(PlanCause::NoSizes { rule: recipe.options.rule.name() }.into())
         }
         None => Ok(()),

@@ -124,5 +124,5 @@ fn short(options: &PlanOptions) -> Option<&'static str> {
 }
 
 fn sorting(options: &PlanOptions) -> Option<&'static str> {
-    options.rule.sorts().then_some("a rule that sorts by size")
+    options.rule.looks_at_sizes().then_some("a rule that sorts by size")
 }

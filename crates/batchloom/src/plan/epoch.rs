@@ -243,8 +243,8 @@ impl Epoch {
     fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Option<Vec<Dealt>> {
         let recipe = &self.recipe;
         let one_key = recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous());
-        let mixes =
-            recipe.options.shuffle == Shuffle::Samples && (recipe.options.rule.sorts() || one_key.is_some());
+        let mixes = recipe.options.shuffle == Shuffle::Samples
+            && (recipe.options.rule.looks_at_sizes() || one_key.is_some());
         let largest_first = recipe.options.largest_first && place == 0;
         if !mixes && !recipe.options.balance && !largest_first && one_key.is_none() {
             return None;

@@ -150,7 +150,7 @@ impl Recipe {
             return u64::MAX;
         }
         let in_shard = self.in_shard(positions);
-        let in_pool = match self.options.shuffle == Shuffle::Samples || !rule.sorts() {
+        let in_pool = match self.options.shuffle == Shuffle::Samples || !rule.looks_at_sizes() {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
             false => in_shard,
         };

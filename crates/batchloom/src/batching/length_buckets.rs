@@ -55,7 +55,11 @@ impl PoolRule for LengthBuckets {
             Some(together) => mixed(&sorted, self.batch_size, together),
             None => sorted.places,
         };
-        PoolBatches { ends: super::fixed::ends(self.batch_size, places.len()), places, starts: Vec::new() }
+        PoolBatches {
+            ends: super::fixed_size::ends(self.batch_size, places.len()),
+            places,
+            starts: Vec::new(),
+        }
     }
 
     fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {

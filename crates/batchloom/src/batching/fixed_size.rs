@@ -55,7 +55,7 @@ impl PoolRule for FixedSize {
         Some(self.batch_size)
     }
 
-    fn sorts(&self) -> bool {
+    fn looks_at_sizes(&self) -> bool {
         false
     }
 }
