@@ -45,6 +45,8 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::map::{StopSign, key_of_sample};
     #[pymodule_export]
+    use crate::dataset::part_end::PartEnd;
+    #[pymodule_export]
     use crate::dataset::processes::Processes;
     #[pymodule_export]
     use crate::dataset::selection::Selection;
@@ -53,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;
     #[pymodule_export]
-    use crate::dataset::windows::{Backtest, PartEnd, Windows};
+    use crate::dataset::windows::{Backtest, Windows};
     #[pymodule_export]
     use crate::dataset::{Dataset, Sequences, SparseRows};
     #[pymodule_export]

@@ -1,24 +1,11 @@
-//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data,
-//! whose lack of memory is an error.
+//! Lists that grow with the data: a lack of memory is an error.
 
 use std::hint::black_box;
 
 use batchloom::Error;
 use pyo3::prelude::*;
 
-use crate::dlpack::{Lent, lent};
 use crate::error::raise;
-use crate::interpreter::Visit;
-
-/// Allocates memory with a function of Python, from any thread.
-pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
-    let failed = |reason: String| Error::out_of_memory(bytes, reason);
-    let lend = |py: Python<'_>| lent(allocate.bind(py).call1((bytes,))?.as_any());
-    let visit = Visit::begin();
-    let found =
-        visit.and_then(|_visit| Python::try_attach(|py| lend(py).map_err(|error| failed(error.to_string()))));
-    found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
-}
 
 /// A list of the items of an iterator of known length.
 ///

@@ -12,12 +12,9 @@ use batchloom::loader::Batch;
 use burn_core::data::dataloader::{DataLoader, DataLoaderIterator};
 use burn_core::tensor::Device;
 
-use crate::iteration::Iteration;
+use crate::iteration::{Iteration, MakeInput};
 use crate::part::part_of;
 use crate::{Error, Result};
-
-/// A function that makes the input of a model of a batch, on a device.
-pub(crate) type MakeInput<O> = Arc<dyn Fn(&Batch, &Device) -> Result<O> + Send + Sync>;
 
 /// A loader of the engine that Burn reads: for `SupervisedTraining`, or a loop of your own.
 ///

@@ -1,12 +1,16 @@
 //! One iteration: the batches of an epoch as inputs of a model, with their progress.
 
-use batchloom::loader::Batches;
+use std::sync::Arc;
+
+use batchloom::loader::{Batch, Batches};
 use burn_core::data::dataloader::{DataLoaderIterator, Progress};
 use burn_core::data::dataset::DatasetError;
 use burn_core::tensor::Device;
 
-use crate::batch_loader::MakeInput;
 use crate::{Error, Result};
+
+/// A function that makes the input of a model of a batch, on a device.
+pub(crate) type MakeInput<O> = Arc<dyn Fn(&Batch, &Device) -> Result<O> + Send + Sync>;
 
 /// The batches of one epoch. An error is the last item.
 pub(crate) struct Iteration<'a, O> {

@@ -351,7 +351,7 @@ fn bad_data_is_one_line_and_exit_code_1() {
         ("plan lengths.txt --rule fixed-size:8 step 0 --rank 3", "rank is 3"),
         ("plan lengths.txt --rule fixed-size:8 step 0 --rank 4294967295", "rank is 4294967295"),
         ("plan lengths.txt --rule fixed-size:8 where 400", "400"),
-        ("compare lengths.txt --cost 1e308,1e308,1e308", "finite numbers"),
+        ("compare lengths.txt --cost 1e308,1e308,1e308", "finite costs"),
         ("plan lengths.txt --rule fixed-size:8 diff words.txt", "this is not the file of a plan"),
         ("state state.json", "this is not the state of a loader"),
         ("report lengths.txt -o missing/page.html", "missing/page.html"),

@@ -2,6 +2,7 @@
 
 pub(crate) mod groups;
 pub(crate) mod map;
+pub(crate) mod part_end;
 pub(crate) mod processes;
 pub(crate) mod selection;
 pub(crate) mod slots;

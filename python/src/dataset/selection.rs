@@ -3,7 +3,7 @@
 use batchloom::dataset::{PartEnd as EngineEnd, Selection as EngineSelection};
 use pyo3::prelude::*;
 
-use super::windows::PartEnd;
+use super::part_end::PartEnd;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::memory::collected;

@@ -2,65 +2,21 @@
 
 use batchloom::WindowDataset;
 use batchloom::dataset::{
-    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, ETT_HOUR, ETT_MINUTE,
-    PartEnd as EngineEnd, Steps, WindowShape, tslib_ends,
+    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, Steps, WindowShape,
 };
 use pyo3::prelude::*;
 
 use crate::batching::parse;
 use crate::dataset::Dataset;
+use crate::dataset::part_end::{PartEnd, steps};
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
-use crate::error::{DataError, raise};
+use crate::error::raise;
 
 /// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows/.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) WindowDataset);
-
-/// The end of one part of a time split. Written about in batchloom/dataset/windows/time_split.py.
-#[pyclass(frozen, module = "batchloom._native")]
-#[derive(Debug)]
-pub(crate) struct PartEnd(pub(super) EngineEnd);
-
-#[pymethods]
-impl PartEnd {
-    #[staticmethod]
-    fn share(share: f64) -> Self {
-        Self(EngineEnd::Share(share))
-    }
-
-    #[staticmethod]
-    fn step(step: i64) -> Self {
-        Self(EngineEnd::Step(step))
-    }
-
-    /// The step of each series, int64.
-    #[staticmethod]
-    fn steps(steps: &Tensor) -> PyResult<Self> {
-        self::steps(steps).map(|steps| Self(EngineEnd::Steps(steps)))
-    }
-
-    #[staticmethod]
-    fn rest() -> Self {
-        Self(EngineEnd::Rest)
-    }
-
-    /// The ends of three parts of series of these lengths, int64, by their shares, as the Time-Series-Library counts.
-    #[staticmethod]
-    #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
-    fn tslib(lengths: &Tensor, shares: [(String, f64); 3]) -> PyResult<Vec<Self>> {
-        let shares = shares.each_ref().map(|(name, share)| (name.as_str(), *share));
-        let ends = tslib_ends(&steps(lengths)?, shares).map_err(|error| raise(&error))?;
-        Ok(ends.into_iter().map(Self).collect())
-    }
-
-    /// The steps at which the three parts of the ETT sets end, by the hour or every 15 minutes.
-    #[staticmethod]
-    fn ett(by_hour: bool) -> [i64; 3] {
-        if by_hour { ETT_HOUR } else { ETT_MINUTE }
-    }
-}
 
 /// The numbers of samples, of different windows, of series, of padded series, and of series without a window.
 type Counts = (u64, u64, usize, usize, usize);
@@ -276,15 +232,4 @@ impl Backtest {
     fn test(&self, fold: usize) -> PyResult<Windows> {
         self.0.test(fold).map(Windows).map_err(|error| raise(&error))
     }
-}
-
-/// The steps of series in an array of int64.
-fn steps(steps: &Tensor) -> PyResult<Vec<usize>> {
-    let given = steps.0.as_slice::<i64>();
-    let given = given.ok_or_else(|| DataError::new_err("steps are no compact array of int64"))?;
-    let step = |(series, &step): (usize, &i64)| {
-        let negative = || DataError::new_err(format!("series {series} has step {step}; expected at least 0"));
-        usize::try_from(step).map_err(|_| negative())
-    };
-    given.iter().enumerate().map(step).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use super::allocation::allocated;
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
 use super::block::Block;
@@ -16,7 +17,6 @@ use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
-use crate::memory::allocated;
 use crate::plan::Plan;
 use crate::plan_options::PlanOptions;
 use crate::slot_function::{FieldSlot, with_slots};

@@ -2,6 +2,7 @@
 //! the data, `assembly` puts batches together of a `column` for each field, batches on a device are made of a `block`, and
 //! `placement` decides about the way there.
 
+mod allocation;
 mod assembly;
 mod batches;
 mod block;

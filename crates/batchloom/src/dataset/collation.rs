@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::error::{ConcatCause, DatasetCause};
 use super::located::Located;
-use super::map::{SampleLayout, Skipped};
+use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::Sizes;
 use crate::collate::error::CollateCause;
 use crate::collate::{

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::collation::{CollateOptions, Collated, CollatedAhead, Collation};
-use super::map::{BatchRead, Reader, SampleLayout};
+use super::map::reading::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::order::Shuffle;

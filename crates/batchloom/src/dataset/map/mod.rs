@@ -5,7 +5,7 @@
 //! known, and the block is laid out like any other.
 
 mod error;
-mod reading;
+pub(super) mod reading;
 mod source;
 
 use std::fmt::Debug;
