@@ -31,6 +31,14 @@ TESTS = str(Path(__file__).parent)
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")
 
 
+# Files that take minutes begin first, so that no process waits for one of them at the end.
+LONG = ("test_device_bench.py", "test_interpreter_end.py", "test_map_processes.py", "test_campaign.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch):
     for name in FOREIGN:

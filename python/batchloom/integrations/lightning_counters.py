@@ -161,7 +161,7 @@ def _caller(function: str, attribute: str) -> Any:
         if frame.f_back is None:
             return None
         frame = frame.f_back
-        caller = frame.f_locals.get("self")
-        if frame.f_code.co_name == function and hasattr(caller, attribute):
+        # A look at the variables of a function keeps them alive until it returns, so only this function is looked at.
+        if frame.f_code.co_name == function and hasattr(caller := frame.f_locals.get("self"), attribute):
             return caller
     return None

@@ -208,6 +208,9 @@ class BatchSampler(PlanAttributes, EpochSampler):
         return self._run.begin()
 
     def _refuse_to_be_divided_twice(self, caller: Any) -> None:
+        # A look at the variables of a function keeps them alive until it returns: functions of users are left alone.
+        if not caller.f_globals.get("__name__", "").startswith("accelerate."):
+            return
         if type(caller.f_locals.get("self")).__name__ != "BatchSamplerShard":
             return
         rank, world_size = self._ranks.find()

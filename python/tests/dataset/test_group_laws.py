@@ -1,7 +1,6 @@
 """The laws, for groups of rows: whole, once, in order, whatever their ids are called and wherever their rows lie."""
 
 import contextlib
-import dataclasses
 import itertools
 import pickle
 from collections import Counter
@@ -326,7 +325,7 @@ def test_interrupts_between_arrays_lose_nothing(layout, monkeypatch):
         return take(lent)
 
     def views(*options):
-        return [dataclasses.replace(field, one=partial(interrupted, field.one)) for field in field_views(*options)]
+        return [field._replace(one=partial(interrupted, field.one)) for field in field_views(*options)]
 
     monkeypatch.setattr("batchloom.delivery.host.field_views", views)
     batches = iter(bl.DataLoader(dataset, 2, shuffle=True))

@@ -1,7 +1,9 @@
 """`BatchSampler`: the batches of epoch after epoch, for the loaders of others."""
 
+import gc
 import os
 import pickle
+import weakref
 from itertools import chain
 
 import batchloom as bl
@@ -227,3 +229,13 @@ def test_ranks_take_their_share(ranks):
 def test_lists_hold_no_marks():
     with refused(bl.ArgumentError, "mask", "pad", "short"):
         bl.BatchSampler(22, 4, uneven="mask")
+
+
+def test_an_iteration_keeps_no_variables_of_its_caller_alive():
+    numbers = numpy.arange(10)
+    sampler = bl.BatchSampler(10, 4)
+    next(iter(sampler))
+    alive = weakref.ref(numbers)
+    del numbers
+    gc.collect()
+    assert alive() is None

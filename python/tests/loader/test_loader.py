@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import gc
 import itertools
 import os
@@ -550,7 +549,7 @@ def test_an_exception_while_batches_are_cut_loses_none(monkeypatch):
                 raise KeyboardInterrupt
             return field.many(column)
 
-        return [dataclasses.replace(field, many=interrupted)]
+        return [field._replace(many=interrupted)]
 
     monkeypatch.setattr("batchloom.delivery.host.field_views", views)
     loader = Run(5000, 4, seed=2).loader()
