@@ -36,8 +36,11 @@ def _outputs(code, arguments, environments, timeout, folder):
     forkserver.ensure_running()
     outputs = [folder / f"process-{number}" for number in range(len(environments))]
     processes = [
-        _forks.Process(target=_process, args=(textwrap.dedent(code), list(map(str, arguments)), environment, output))
-        for environment, output in zip(environments, outputs, strict=True)
+        # The server has the environment of the time at which it started.
+        _forks.Process(
+            target=_process, args=(textwrap.dedent(code), list(map(str, arguments)), {**os.environ, **more}, output)
+        )
+        for more, output in zip(environments, outputs, strict=True)
     ]
     end = time.monotonic() + timeout
     try:
@@ -59,7 +62,8 @@ def _process(code, arguments, environment, output):
     """Run code in this process."""
     for descriptor, path in ((1, output), (2, output.with_suffix(".err"))):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-    os.environ |= {"RUST_BACKTRACE": "0"} | environment
+    os.environ.clear()
+    os.environ.update(environment | {"RUST_BACKTRACE": "0"})
     sys.argv = ["-c", *arguments]
     try:
         exec(compile(code, "<process>", "exec"), {"__name__": "__main__"})
