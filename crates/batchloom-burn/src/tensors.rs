@@ -37,7 +37,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
-/// those of [`data`]; and those of [`Batch::known_field`].
+/// the errors of [`data`]; and the errors of [`Batch::known_field`].
 pub fn tensor<const D: usize, K: Basic>(
     batch: &Batch,
     name: &str,

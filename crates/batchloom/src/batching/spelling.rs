@@ -118,7 +118,7 @@ impl<'a> Given<'a> {
     /// The number behind the colon.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if there is none, or the text is no such number.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option is missing, or the text is no such number.
     pub(super) fn number(&self) -> Result<u64> {
         let missing = || self.refuse(format!("there is no number; expected {}:N", self.name));
         self.number_if_given()?.ok_or_else(missing)

@@ -63,7 +63,7 @@ impl FieldOptions {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
-    /// padding value are not those of an element.
+    /// padding value do not fit an element.
     pub(crate) fn cast(
         &self,
         name: &str,

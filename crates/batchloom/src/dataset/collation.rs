@@ -43,7 +43,7 @@ pub(crate) struct CollateOptions {
 }
 
 impl CollateOptions {
-    /// Returns true if values of some field may differ from those of the data: they are converted, scaled, or go
+    /// Returns true if values of some field may differ from the data: they are converted, scaled, or go
     /// through slots.
     pub(crate) fn changes_values(&self) -> bool {
         !self.fields.is_empty() || !self.slots.is_empty()
