@@ -368,7 +368,6 @@ class Loader:
         num_threads: int | None,
         prefetch: int | None,
         block_bytes: int | None = None,
-        poison: bool = False,
         shuffle_documents: bool = False,
         index_table: bool = False,
         memory: tuple[int, Callable[[int], Any]] | None = None,

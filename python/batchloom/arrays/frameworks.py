@@ -51,7 +51,6 @@ def require(framework: str, dtype: str, label: str) -> Framework:
         ArgumentError: There is no such framework, or it is not installed.
         DTypeError: The framework has no such type.
     """
-    require_known(framework)
     functions = load(framework)
     functions.require(dtype, label)
     return functions
@@ -62,8 +61,9 @@ def load(framework: str) -> Framework:
     """Import a framework, and return its functions.
 
     Raises:
-        ArgumentError: The framework is not installed.
+        ArgumentError: There is no such framework, or it is not installed.
     """
+    require_known(framework)
     try:
         return cast("Framework", importlib.import_module(f"batchloom.arrays.{framework}"))
     except ModuleNotFoundError as error:

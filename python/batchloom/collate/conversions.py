@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -33,15 +33,12 @@ class Conversions:
     Attributes:
         options: The options of each field, as the engine takes them.
         each: The conversion of each field whose types or values change, by name.
+        dtypes: The types of fields in batches, where they differ from the types of the data.
     """
 
-    options: list[EngineOptions] = field(default_factory=list)
-    each: dict[str, _native.Conversion] = field(default_factory=dict)
-
-    @property
-    def dtypes(self) -> dict[str, str]:
-        """The types of fields in batches, where they differ from the types of the data."""
-        return {name: conversion.dtype for name, conversion in self.each.items()}
+    options: list[EngineOptions]
+    each: dict[str, _native.Conversion]
+    dtypes: dict[str, str]
 
     def for_engine(
         self,
@@ -75,6 +72,10 @@ class Conversions:
         elements |= {name: element for name, element in stored.items() if name in left}
         formed = [options for options in self.options if options[0] not in left]
         return EngineFields(formed, list(elements.items()), numbers, left)
+
+
+UNCHANGED = Conversions([], {}, {})
+"""The conversions of fields that keep their types and values."""
 
 
 class EngineFields(NamedTuple):
@@ -133,7 +134,7 @@ def conversions(
     """
     fields = {name: field for name, field in fields.items() if field.converts}
     if not fields and dtype is None:
-        return Conversions()
+        return UNCHANGED
     known = isinstance(namer.names, FieldNames)
     if dtype is not None and not known:
         raise ArgumentError(
@@ -148,9 +149,13 @@ def conversions(
     named = {**fields, **{name: Field() for name in dtypes if name not in fields}}
     options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
     if not known:
-        return Conversions(options)
+        return Conversions(options, {}, {})
     engine = _native.conversions(dataset(), engine_rule(rule), options, slots)
-    return Conversions(options, {conversion.field: conversion for conversion in engine})
+    return Conversions(
+        options,
+        {conversion.field: conversion for conversion in engine},
+        {conversion.field: conversion.dtype for conversion in engine},
+    )
 
 
 def _options(name: str, field: Field, dtype: str | None) -> EngineOptions:

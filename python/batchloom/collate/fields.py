@@ -77,6 +77,8 @@ class Fields:
         self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
         self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
+        # Fields of samples on demand are known with the first block.
+        self._padded = {} if source.is_on_demand else source.padded_fields()
         self._require_padded()
 
     @property
@@ -119,7 +121,8 @@ class Fields:
 
     def columns(self, stored: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the names and types of the fields of batches, given the types in which the engine makes them."""
-        return [(name, self._conversions.dtypes.get(name, dtype)) for name, dtype in stored]
+        dtypes = self._conversions.dtypes
+        return [(name, dtypes.get(name, dtype)) for name, dtype in stored] if dtypes else stored
 
     def _by_name(self, fields: Field | Mapping[Any, Field] | None) -> dict[str, Field]:
         """Return what happens to each field that the argument names."""
@@ -176,9 +179,10 @@ class Fields:
 
     def _require_padded(self) -> None:
         """Refuse values that pad fields of one shape."""
-        if self._source.is_on_demand:
+        value = self._options.pad_value
+        if self._source.is_on_demand or not (self._pads or type(value) is not int or value != 0):
             return
-        padded = {*self._source.padded_fields(), *(name for name, _, _ in self.slots)}
+        padded = {*self._padded, *(name for name, _, _ in self.slots)}
         for name in (name for name in self._pads if name not in padded):
             names = self.namer.names
             assert isinstance(names, FieldNames)
@@ -186,7 +190,6 @@ class Fields:
                 f"fields pads {names.listed([name])} with {self._pads[name]!r}, and its samples have one shape; "
                 f"expected pad for {names.listed(padded) or 'no field'}"
             )
-        value = self._options.pad_value
         if not padded and not (isinstance(value, int | float) and value == 0):
             raise ArgumentError(f"pad_value is {value!r}, and fields have one shape, so nothing is padded; expected 0")
 
@@ -196,10 +199,10 @@ class Fields:
         Args:
             dtypes: The types of fields in batches, where these are not the types of the data.
         """
-        if self._source.is_on_demand or not (padded_fields := self._source.padded_fields()):
+        if not self._padded:
             return {}
         slotted = {name for name, _, _ in self.slots}
-        padded = {name: dtypes.get(name, dtype) for name, dtype in padded_fields.items() if name not in slotted}
+        padded = {name: dtypes.get(name, dtype) for name, dtype in self._padded.items() if name not in slotted}
         return pad_values(padded, self._options.pad_value, self._pads)
 
     def _pad_numbers(self) -> list[tuple[str | None, float]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from batchloom.arrays.field import Field
@@ -26,7 +28,7 @@ class Location:
     datasets: int = 1
     is_on_demand: bool = False
 
-    @property
+    @cached_property
     def all_arrays(self) -> tuple[Field, ...]:
         """The arrays that samples are taken from, and those beside them."""
         return (*self.arrays, *self.beside)
@@ -34,7 +36,17 @@ class Location:
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved an array to memory that processes share."""
-        return any(field.was_shared for field in self.all_arrays)
+        return any(map(operator.attrgetter("was_shared"), self.all_arrays))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return sum(field.tensor.nbytes for field in self.all_arrays)
+
+    @cached_property
+    def frameworks(self) -> frozenset[str]:
+        """The frameworks of the arrays that samples are taken from."""
+        return frozenset(field.framework for field in self.arrays)
 
     def check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed."""

@@ -85,7 +85,7 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
         delivery = _views(samples, order, request)
         if delivery is not None:
             return delivery
-    data = samples.device_data()
+    data = None if request.on_device() is None else samples.device_data()
     lies_together = data is not None and data.lies_together(order.shuffles_documents)
     placement = request.decide(samples, data, getattr(order.rule, "batch_size", 1) if lies_together else None)
     reason = _why_not_gathered(samples, data, placement, fields, has_bans=order.clears_places)

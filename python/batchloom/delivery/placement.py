@@ -16,6 +16,8 @@ from batchloom.delivery.options import DeliveryOptions
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DeviceError
 
+OF_DEVICES = frozenset((DEVICE_FRAMEWORK,))
+
 _log = logging.getLogger("batchloom")
 
 
@@ -68,7 +70,6 @@ class PlacementRequest:
         resident: ``True``, ``False``, ``"auto"``, or the bytes that data may take on the device.
         copies: ``True`` if batches own their memory.
         is_static: ``True`` if batches are written into the same tensors.
-        checks_views: ``True`` if batches that are views are compared for writes.
         shard_size: Samples of a shard, or ``None``.
         output: The framework of batches, or ``None`` for the framework of each field.
         frameworks: The frameworks of batches.
@@ -83,13 +84,13 @@ class PlacementRequest:
     def __init__(self, samples: DeliveryQuestions, options: DeliveryOptions, shard_size: int | None) -> None:
         device, output = options.device, options.output
         self.resident, self.output = options.resident, output
-        self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
+        self.copies, self.is_static, self._options = options.copies, options.is_static, options
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         # Samples that are made on demand tell theirs later.
         location = samples.location
-        self.frameworks = {output or field.framework for field in location.arrays} or {output or DEVICE_FRAMEWORK}
+        self.frameworks = frozenset((output,)) if output is not None else location.frameworks or OF_DEVICES
         self._fields = location.all_arrays
-        self.needed = sum(field.tensor.nbytes for field in self._fields)
+        self.needed = location.nbytes
         there = location.device()
         self.is_there = there is not None
         self.target = self._jax_target(device)
@@ -100,13 +101,18 @@ class PlacementRequest:
             raise ArgumentError(
                 f'output is {output!r} on device {self.device}; expected "{DEVICE_FRAMEWORK}", whose device it is'
             )
-        if self.is_static and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
+        if self.is_static and self.device is None and self.frameworks != OF_DEVICES:
             raise self._of_others()
         if self.is_there and there.type in load(DEVICE_FRAMEWORK).HOLLOW:
             raise DeviceError(
                 f"the data is on {there}, whose arrays have no values; expected data on the CPU, or on a device that "
                 f"holds them. A loader of data on the CPU makes batches of their shapes with device={str(there)!r}"
             )
+
+    @property
+    def checks_views(self) -> bool:
+        """``True`` if batches that are views are compared for writes."""
+        return self._options.checks_views
 
     @property
     def limits_memory(self) -> bool:
@@ -125,6 +131,8 @@ class PlacementRequest:
 
     def _jax_target(self, device: Any) -> JaxTarget | None:
         """Return the place of batches of JAX; ``None`` if the request names no such place."""
+        if device is None:
+            return None
         # A device of JAX shows that JAX was imported; this does not import it.
         framework = loaded(PLACE_FRAMEWORK)
         is_sharding = isinstance(device, Mapping) or (framework is not None and framework.is_sharding(device))
@@ -233,7 +241,7 @@ class PlacementRequest:
             DeviceError: The data must be resident, and the device has too little memory.
         """
         device = self.on_device()
-        if device is not None and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
+        if device is not None and self.device is None and self.frameworks != OF_DEVICES:
             if samples.is_formed_without_torch:
                 reason = "batches are not views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
@@ -259,7 +267,7 @@ class PlacementRequest:
 
     def _of_others(self) -> ArgumentError:
         """Return the error for options that only torch has, if batches are of another framework."""
-        other = min(self.frameworks - {DEVICE_FRAMEWORK})
+        other = min(self.frameworks - OF_DEVICES)
         return ArgumentError(
             f"{' and '.join(self._asked())} needs batches made by torch, but this loader makes batches of {other} on "
             f'the CPU; expected output="{DEVICE_FRAMEWORK}"'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,12 @@ class LoaderKeywords(OrderKeywords, FieldKeywords, DeliveryKeywords, RankKeyword
     seed: Seed
 
 
+# The keywords of each stage, and the stage of each keyword; a loader itself has a rule and a seed.
+KINDS: tuple[Any, ...] = (OrderKeywords, FieldKeywords, DeliveryKeywords, RankKeywords, TorchOptions, LoaderKeywords)
+KIND_OF: dict[str, Any] = {name: kind for kind in reversed(KINDS) for name in kind.__annotations__}
+
 # Attributes of a field that a user may take for keywords of a loader.
-OF_FIELDS = ("scale", "mean", "std", "slot", "pad")
+OF_FIELDS = frozenset(("scale", "mean", "std", "slot", "pad"))
 
 
 class DividedKeywords:
@@ -52,27 +55,24 @@ class DividedKeywords:
     """
 
     def __init__(self, keywords: LoaderKeywords) -> None:
-        for name in (name for name in OF_FIELDS if name in keywords):
+        for name in OF_FIELDS & keywords.keys():
             raise TypeError(
                 f"DataLoader() got an unexpected keyword argument {name!r}; {name} is an attribute of a field: "
                 f"expected fields={{...: bl.Field({name}=...)}}, or fields=bl.Field({name}=...) for the only field"
             )
         require_known("DataLoader", keywords, LoaderKeywords)
-        given: dict[str, Any] = {name: copy_argument(value) for name, value in keywords.items()}
+        given: dict[Any, dict[str, Any]] = {kind: {} for kind in KINDS}
+        for name, value in keywords.items():
+            given[KIND_OF[name]][name] = copy_argument(value)
         # Arguments of torch that have no effect warn once, not in each copy.
-        self.recipe = {name: value for name, value in given.items() if name not in TorchOptions.__annotations__}
-        self.torch: TorchRequest = accepted(_chosen(given, TorchOptions))  # type: ignore[arg-type]
-        self.batching, self.seed = given.get("batching"), given.get("seed", 0)
-        self.order = _chosen(given, OrderKeywords)
-        self.fields: FieldOptions = _options(FieldOptions, _chosen(given, FieldKeywords))
-        self.delivery: DeliveryOptions = _options(DeliveryOptions, _chosen(given, DeliveryKeywords))
-        self.ranks: RankOptions = _options(RankOptions, _chosen(given, RankKeywords))
-
-
-def _chosen(keywords: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    if not keywords:
-        return {}
-    return {name: keywords[name] for name in kind.__annotations__ if name in keywords}
+        torch = given.pop(TorchOptions)
+        self.recipe = {name: value for options in given.values() for name, value in options.items()}
+        self.torch: TorchRequest = accepted(torch)  # type: ignore[arg-type]
+        self.batching, self.seed = given[LoaderKeywords].get("batching"), given[LoaderKeywords].get("seed", 0)
+        self.order = given[OrderKeywords]
+        self.fields: FieldOptions = _options(FieldOptions, given[FieldKeywords])
+        self.delivery: DeliveryOptions = _options(DeliveryOptions, given[DeliveryKeywords])
+        self.ranks: RankOptions = _options(RankOptions, given[RankKeywords])
 
 
 def _options(kind: Any, given: dict[str, Any]) -> Any:

@@ -139,7 +139,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             labels=source.labels,
             num_threads=threads,
             prefetch=delivery.prefetch,
-            poison=bool(os.environ.get("BATCHLOOM_POISON")),
             block_bytes=blocks.block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,

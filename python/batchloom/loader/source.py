@@ -28,6 +28,7 @@ class Source:
     Attributes:
         dataset: The dataset.
         held: Its samples, which answer the questions of the stages.
+        samples: The number of samples.
         mixture: The mixture that draws from them; ``None`` without one.
         labels: The field with the labels, its next tokens; or ``None``.
         label_counts: The labels of each sample that losses do not ignore, or ``None``.
@@ -48,6 +49,7 @@ class Source:
             dataset = one_by_one(dataset)
         self.dataset: Dataset[Any] = dataset
         self.held = samples_of(dataset)
+        self.samples = len(self.held)
         self.labels = self._label_field(options.labels)
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
@@ -64,11 +66,6 @@ class Source:
         if not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         return labels
-
-    @property
-    def samples(self) -> int:
-        """The number of samples."""
-        return len(self.held)
 
     @property
     def is_on_demand(self) -> bool:

@@ -196,7 +196,10 @@ class PlanOptions:
             RangeError: A banned sample does not exist.
         """
         samples = source.samples
-        keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
+        grouping: tuple[str, _native.Tensor] | None = None
+        if self.homogeneous_by is not None or self.distinct_by is not None:
+            keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
+            grouping = grouping_of(samples, **keys)
         return {
             "rule": engine_rule(rule),
             "shuffle": source.shuffle(self.shuffle)[0],
@@ -208,8 +211,8 @@ class PlanOptions:
             "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
             "pad_to": padded_to(self.pad_to, self.truncate),
             "draws": source.draws(self),
-            "ban": banned_numbers(self.ban, samples, source.number),
-            "grouping": grouping_of(samples, **keys),
+            "ban": None if self.ban is None else banned_numbers(self.ban, samples, source.number),
+            "grouping": grouping,
         }
 
     @property

@@ -93,7 +93,7 @@ class RankFinder:
         distributed: bool | Mapping[str, int] | DeviceMesh = True,
         jax: bool = False,
     ) -> None:
-        mesh = Mesh(distributed) if is_mesh(distributed) else None
+        mesh = Mesh(distributed) if distributed is not True and is_mesh(distributed) else None
         if mesh is None and not _truth(distributed):
             if rank is not None or world_size is not None:
                 given = {"rank": rank, "world_size": world_size}
@@ -234,7 +234,9 @@ def checked(rank: int, world_size: int) -> Ranks:
 
 def _from_torch() -> Ranks | None:
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    # A torch that was built without it has no such function.
+    is_initialized = getattr(distributed, "is_initialized", None)
+    if distributed is None or is_initialized is None or not is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
 

@@ -32,7 +32,7 @@ impl Loader {
     #[new]
     #[pyo3(signature = (
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
-        poison=false, shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
+        shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
         slots=Vec::new(), pad_numbers=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
@@ -48,7 +48,6 @@ impl Loader {
         num_threads: Option<usize>,
         prefetch: Option<usize>,
         block_bytes: Option<usize>,
-        poison: bool,
         shuffle_documents: bool,
         index_table: bool,
         memory: Option<(usize, Py<PyAny>)>,
@@ -63,7 +62,7 @@ impl Loader {
             .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
             .index_table(index_table)
-            .poison(poison);
+            .poison(std::env::var_os("BATCHLOOM_POISON").is_some_and(|value| !value.is_empty()));
         if let Some(prefetch) = prefetch {
             builder = builder.prefetch(prefetch);
         }

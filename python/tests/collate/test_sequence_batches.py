@@ -41,19 +41,20 @@ def test_blocks_of_any_size_and_any_threads_give_the_same_bytes(
         dataset, batching=rule, shuffle=shuffle, labels="x" if labels else None, pad_side=side, num_threads=1
     )
     other = bl.DataLoader(dataset, batching=rule, shuffle=shuffle, labels="x" if labels else None, pad_side=side)
-    other._native = type(loader._native)(
-        samples_of(dataset).engine(),
-        bl.PlanOptions(shuffle=shuffle).native(rule, NumberedSamples(len(dataset))),
-        rank=0,
-        world_size=1,
-        pad_values=[],
-        pad_side=side,
-        labels="x" if labels else None,
-        num_threads=threads,
-        prefetch=prefetch,
-        block_bytes=block_bytes,
-        poison=True,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BATCHLOOM_POISON", "1")
+        other._native = type(loader._native)(
+            samples_of(dataset).engine(),
+            bl.PlanOptions(shuffle=shuffle).native(rule, NumberedSamples(len(dataset))),
+            rank=0,
+            world_size=1,
+            pad_values=[],
+            pad_side=side,
+            labels="x" if labels else None,
+            num_threads=threads,
+            prefetch=prefetch,
+            block_bytes=block_bytes,
+        )
     for _ in range(2):
         held = list(other)
         for expected, found in zip(loader, held, strict=True):

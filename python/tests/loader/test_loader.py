@@ -114,19 +114,20 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     dataset = bl.TensorDataset(numpy.arange(run.samples), *fields)
     loader = bl.DataLoader(dataset, **run.options(), rank=rank, world_size=3, prefetch=prefetch)
     options = {name: value for name, value in run.options().items() if name != "batch_size"}
-    loader._native = type(loader._native)(
-        samples_of(dataset).engine(),
-        bl.PlanOptions(**options).native(loader.batching, NumberedSamples(run.samples)),
-        rank=rank,
-        world_size=3,
-        pad_values=[],
-        pad_side="right",
-        labels=None,
-        num_threads=threads,
-        prefetch=prefetch,
-        block_bytes=block_bytes,
-        poison=True,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BATCHLOOM_POISON", "1")
+        loader._native = type(loader._native)(
+            samples_of(dataset).engine(),
+            bl.PlanOptions(**options).native(loader.batching, NumberedSamples(run.samples)),
+            rank=rank,
+            world_size=3,
+            pad_values=[],
+            pad_side="right",
+            labels=None,
+            num_threads=threads,
+            prefetch=prefetch,
+            block_bytes=block_bytes,
+        )
     for epoch in range(2):
         held = list(loader)
         expected = run.seen(epoch, 3, rank)

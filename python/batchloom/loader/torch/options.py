@@ -99,6 +99,8 @@ class TorchRequest:
         Raises:
             ArgumentError: There is another generator.
         """
+        if seed is None or type(seed) is int:
+            return self, seed
         torch = sys.modules.get("torch")
         kinds = (numpy.random.Generator,) if torch is None else (numpy.random.Generator, torch.Generator)
         if not isinstance(seed, kinds):
