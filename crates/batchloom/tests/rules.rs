@@ -81,9 +81,10 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
         },
     );
-    let packing = (30_u64..300, some(1..9), any::<bool>(), any::<bool>(), pool.clone()).prop_map(
-        |(tokens, samples, split, decreasing, pool)| {
-            let oversize = if split { PackedOversize::Split } else { PackedOversize::Truncate };
+    let policies = [PackedOversize::Split, PackedOversize::Truncate, PackedOversize::Drop];
+    let policy = prop::sample::select(policies.to_vec());
+    let packing = (30_u64..300, some(1..9), policy, any::<bool>(), pool.clone()).prop_map(
+        |(tokens, samples, oversize, decreasing, pool)| {
             let order = if decreasing { PackingOrder::Decreasing } else { PackingOrder::Random };
             let rule = Packing::new(tokens).unwrap().oversize(oversize).order(order).pool(pool).unwrap();
             samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()

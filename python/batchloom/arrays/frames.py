@@ -7,13 +7,16 @@ package is imported for it.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime
+from numbers import Number
 from typing import Any
 
 import numpy
+from batchloom.arrays.frameworks import is_arrow, owner_name
 from batchloom.arrays.plain import read_plain
-from batchloom.errors import ArgumentError, DataError, DTypeError, many
+from batchloom.errors import ArgumentError, DataError, DTypeError, Error, many
 
 Array = numpy.ndarray[Any, Any]
 Name = Hashable
@@ -121,6 +124,48 @@ def to_numpy(column: Any, label: str) -> Array:
         # Times with a zone are converted to UTC, as other frames give them.
         column = (column.dt if hasattr(column, "dt") else column).tz_convert(None)
     return read_plain(label, column, "an array that NumPy takes")
+
+
+def as_list(data: Any) -> Any:
+    """Return a sequence that is read when it is indexed, such as a column of ``datasets``, as a list; else ``data``."""
+    if not isinstance(data, Sequence) or isinstance(data, list | tuple | str | bytes | range | memoryview | array):
+        return data
+    values = data[:]  # at once, where reading one after the other takes long
+    return values if isinstance(values, list) else list(data)
+
+
+def as_array(label: str, data: Any) -> Any:
+    """Return the data of a field as an array with a row for each sample.
+
+    Arrays of a framework, and of anything else with DLPack, are returned as they are. NumPy converts lists of numbers,
+    columns, frames of numbers (a column of the array for each), and other objects with ``__array__``.
+
+    Raises:
+        DataError: Samples differ in shape, or a column has nulls.
+        DTypeError: NumPy does not take the data.
+    """
+    if owner_name(data) is not None or isinstance(data, Mapping | str | bytes):
+        return data
+    if hasattr(data, "__dlpack__") and not is_arrow(data):
+        return data
+    data = as_list(data)
+    if isinstance(data, list | tuple) and not (data and isinstance(data[0], Number | str | list | tuple)):
+        return data
+    if isinstance(data, list | tuple | range | memoryview | array):
+        try:
+            return numpy.asarray(data)
+        except ValueError:
+            raise DataError(
+                f"field {label} is a {type(data).__name__} of samples that differ in shape; expected one shape: a "
+                "SequenceDataset takes samples of any length"
+            ) from None
+    takes_numpy = is_arrow(data) or is_frame(data) or hasattr(data, "to_numpy") or hasattr(data, "__array__")
+    try:
+        return to_numpy(data, f"field {label}") if takes_numpy else data
+    except Error as error:
+        if not is_frame(data):
+            raise
+        raise type(error)(f"field {label}: {error}") from None
 
 
 def runs(ids: Array) -> tuple[list[Any], Array]:

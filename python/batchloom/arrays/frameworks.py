@@ -110,7 +110,7 @@ def framework_of(label: str, array: Any) -> str:
         return DEFAULT_FRAMEWORK
     raise DataError(
         f"field {label} is a {type(array).__name__}; expected an array: NumPy, torch, JAX, or anything with "
-        "__dlpack__ (for a list, numpy.asarray makes one)"
+        "__dlpack__ or __array__"
     )
 
 

@@ -25,13 +25,13 @@ from batchloom.errors import ArgumentError, many
 
 Count = Literal["padded", "real"]
 Oversize = Literal["error", "alone", "drop", "truncate"]
-PackedOversize = Literal["error", "truncate", "split"]
+PackedOversize = Literal["error", "drop", "truncate", "split"]
 PackingOrder = Literal["random", "decreasing"]
 Pool = int | Literal["all"] | None
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
-PACKED_OVERSIZE = ("error", "truncate", "split")
+PACKED_OVERSIZE = ("error", "drop", "truncate", "split")
 PACKING_ORDER = ("random", "decreasing")
 
 # The fields of a cost model, which are options in the text of a rule.
@@ -242,8 +242,9 @@ class Packing:
     Args:
         max_tokens: The most elements in a batch; at most 2**28.
         max_samples: The most samples in a batch.
-        oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"truncate"``, or ``"split"``, which
-            divides it in parts and loses no element. ``plan.stats()`` counts elements cut off and samples split.
+        oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"drop"``, ``"truncate"``, or
+            ``"split"``, which divides it in parts and loses no element. ``plan.stats()`` counts samples left out and
+            split, and elements cut off.
         pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384.
         order: Order in which shuffled samples are put into bins. ``"random"`` begins with samples above a quarter of
             ``max_tokens``, the longest first; the others come in the random order of the epoch, so that batches are new

@@ -18,7 +18,7 @@ from batchloom.arguments import text
 from batchloom.arrays.padding import pad_values
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
-from batchloom.collate.conversions import Conversions, EngineFields, conversions
+from batchloom.collate.conversions import FLOATS, Conversions, EngineFields, conversions
 from batchloom.collate.field import Field, FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
 from batchloom.collate.schema import CollateOptions
@@ -85,6 +85,11 @@ class Fields:
     def conversions(self) -> Mapping[str, _native.Conversion]:
         """The conversion of each field whose types or values change, by name."""
         return self._conversions.each
+
+    @property
+    def floats(self) -> list[str]:
+        """The fields that an argument makes floats."""
+        return [name for name, dtype, *_ in self._conversions.options if dtype in FLOATS]
 
     @property
     def slot_functions(self) -> dict[str, SlotFunction]:

@@ -187,7 +187,7 @@ class GroupSamples(StoredSamples):
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
         labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
-        self.fields = tuple(Field(label, _dense(array)) for label, array in labelled.items())
+        self.fields = tuple(Field(label, _dense(label, array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
@@ -420,11 +420,11 @@ def _to_numpy(array: Any) -> Array:
     return numpy.from_dlpack(tensor)
 
 
-def _dense(array: Any) -> Any:
-    """Return a dense array for a sparse array of scipy or an Arrow column; other arrays stay as they are."""
+def _dense(label: str, array: Any) -> Any:
+    """Return the array of a field: a dense one for a sparse array of scipy."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
-    return frames.to_numpy(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
+    return frames.as_array(label, array)
 
 
 def _read_only(tensor: _native.Tensor) -> Array:

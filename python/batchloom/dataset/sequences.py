@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.frames import as_array, as_list
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
 from batchloom.dataset.concat import StoredSamples
@@ -128,8 +128,8 @@ class SequenceSamples(StoredSamples):
         self._require_free(fields)
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
         self.fields: dict[str, Variable | Field] = {
-            name: variable(name, data) if is_variable(data) else Field(name, _fixed(data))
-            for name, data in fields.items()
+            name: variable(name, data) if is_variable(data) else Field(name, as_array(name, data))
+            for name, data in ((name, as_list(data)) for name, data in fields.items())
         }
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
@@ -273,11 +273,6 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
             else:
                 fields[name] = ragged.Fixed(converted(options, name, partial(resident.rows_of, field)))
         return ragged.Ragged(fields, options, BOUNDARIES in options.names)
-
-
-def _fixed(data: Any) -> Any:
-    """Return the array of a fixed field; NumPy converts columns of numbers without DLPack, such as a pandas Series."""
-    return numpy.asarray(data) if is_arrow(data) and not hasattr(data, "__dlpack__") else data
 
 
 def _names(own_lengths: Any) -> list[str]:

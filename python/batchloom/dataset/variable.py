@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
 from batchloom.arrays.field import Field, host
+from batchloom.arrays.frames import is_frame
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
 from batchloom.samples.sizes import offsets as signed
@@ -82,11 +84,13 @@ class Variable:
 
 def is_variable(data: Any) -> bool:
     """Return whether samples of ``data`` differ in size."""
-    if isinstance(data, list) or (isinstance(data, tuple) and len(data) == 2):
+    if isinstance(data, list):
+        return not data or not isinstance(data[0], Number)
+    if isinstance(data, tuple) and len(data) == 2:
         return True
     if getattr(data, "is_nested", False):
         return True
-    return is_arrow(data) and not _native.are_numbers(data)
+    return is_arrow(data) and not is_frame(data) and not _native.are_numbers(data)
 
 
 def variable(label: str, data: Any) -> Variable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict
 
@@ -261,7 +261,7 @@ def padded_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None
                 f"truncate is {truncate!r}, and pad_to is 'longest'; expected a length, as in pad_to=512"
             )
         return None
-    if isinstance(pad_to, Iterator):
+    if isinstance(pad_to, Iterator | Mapping):
         raise ArgumentError(f"pad_to is a {type(pad_to).__name__}; expected one length, or several in a list")
     lengths = list(pad_to) if isinstance(pad_to, Iterable) else [pad_to]
     if not lengths:

@@ -188,7 +188,7 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         ),
         (lambda: bl.TokenBudget(9, oversize=None), ("oversize", "None")),
         (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
-        (lambda: bl.Packing(9, oversize="drop"), ("oversize", "'drop'", "'error'", "'truncate'", "'split'")),
+        (lambda: bl.Packing(9, oversize="alone"), ("'alone'", "'error'", "'drop'", "'truncate'", "'split'")),
         (lambda: bl.Packing(9, oversize=None), ("oversize", "None")),
         (lambda: bl.Packing(9, order="increasing"), ("order", "'increasing'", "'random'", "'decreasing'")),
         (lambda: bl.TokenBudget(9, pool="ALL"), ("pool", "'ALL'", "number", "'all'", "None")),

@@ -178,7 +178,7 @@ def drawn_rule(random):
             lambda: bl.Packing(
                 random.randint(1, 60),
                 max_samples=most,
-                oversize=random.choice(["error", "truncate", "split"]),
+                oversize=random.choice(["error", "drop", "truncate", "split"]),
                 order=random.choice(["random", "decreasing"]),
                 pool=pool,
             ),

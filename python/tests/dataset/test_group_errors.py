@@ -75,7 +75,8 @@ def test_ids_that_are_none(names, kind, parts):
 @pytest.mark.parametrize(
     ("values", "kind", "parts"),
     [
-        ([1] * ROWS, bl.DataError, ("list",)),
+        ([1] * (ROWS - 1), bl.DataError, ("6 rows", "7")),
+        ([VALUES] * ROWS, bl.DataError, ("list",)),
         (None, bl.DataError, ("NoneType",)),
         (numpy.array(3.0), bl.DataError, ("scalar",)),
         (VALUES[:6], bl.DataError, ("6 rows", "7")),

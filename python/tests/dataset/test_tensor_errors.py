@@ -31,7 +31,7 @@ def test_no_fields_and_mixed_fields():
 
 @pytest.mark.parametrize(
     "field",
-    [None, [1, 2, 3], (1, 2), "abc", b"abc", 5, 2.5, {1: 2}, range(3), object, memoryview(b"abc"), iter([1])],
+    [None, "abc", b"abc", 5, 2.5, {1: 2}, {1, 2, 3}, object, iter([1])],
     ids=lambda field: type(field).__name__,
 )
 def test_what_is_no_array(field):

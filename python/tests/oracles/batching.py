@@ -194,6 +194,8 @@ def every_division(samples):
 
 def parts(rule, size):
     """The lengths of the parts in which a sample is packed."""
+    if too_large(rule, size) and rule.oversize == "drop":
+        return []
     if not too_large(rule, size) or rule.oversize == "truncate":
         return [taken(rule, size)]
     whole, rest = divmod(size, rule.max_tokens)
@@ -312,7 +314,7 @@ packings = st.builds(
     bl.Packing,
     st.integers(1, 60),
     max_samples=maybe,
-    oversize=st.sampled_from(["error", "truncate", "split"]),
+    oversize=st.sampled_from(["error", "drop", "truncate", "split"]),
     order=st.sampled_from(["random", "decreasing"]),
     pool=pool_sizes | st.integers(1, 70),
 )

@@ -30,6 +30,8 @@ pub enum PackedOversize {
     /// No plan is made, and the error names the sample.
     #[default]
     Error,
+    /// The sample is left out, and counted.
+    Drop,
     /// The sample is truncated to the capacity, and the elements that this costs are counted.
     Truncate,
     /// The sample is split into parts that fit, and all of them are delivered.
@@ -38,6 +40,7 @@ pub enum PackedOversize {
 
 named!(PackedOversize, "oversize", {
     "error" => Error,
+    "drop" => Drop,
     "truncate" => Truncate,
     "split" => Split,
 });
@@ -141,6 +144,14 @@ impl Packing {
         PoolBatches { places, starts, ends }
     }
 
+    /// The places of those `sizes` that fit a bin, as [`pack`](Self::pack) returns them.
+    fn pack_fitting(&self, sizes: &[u32], shuffled: bool) -> (Vec<u32>, Vec<u32>) {
+        let fitting = (0..).zip(sizes).filter(|&(_, &size)| size <= self.max_tokens);
+        let (fitting, sizes): (Vec<u32>, Vec<u32>) = fitting.unzip();
+        let (places, ends) = self.pack(&sizes, shuffled);
+        (places.into_iter().map(|place| fitting[to_index(place)]).collect(), ends)
+    }
+
     /// The places of `sizes`, bin after bin, the longest first in each, and the end of each bin.
     fn pack(&self, sizes: &[u32], shuffled: bool) -> (Vec<u32>, Vec<u32>) {
         let sorted = Sorted::new(sizes);
@@ -167,22 +178,16 @@ impl Packing {
 impl PoolRule for Packing {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         let (sizes, shuffled) = (pool.sizes, pool.together.is_some());
+        let whole = |(places, ends)| PoolBatches { places, starts: Vec::new(), ends };
+        if sizes.iter().all(|&size| size <= self.max_tokens) {
+            return whole(self.pack(sizes, shuffled));
+        }
         match self.oversize {
-            PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
-                self.cut_parts(sizes, shuffled)
-            }
-            _ => {
-                let cut: Vec<u32>;
-                let over = sizes.iter().any(|&size| size > self.max_tokens);
-                let sizes = match over {
-                    true => {
-                        cut = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
-                        &cut
-                    }
-                    false => sizes,
-                };
-                let (places, ends) = self.pack(sizes, shuffled);
-                PoolBatches { places, starts: Vec::new(), ends }
+            PackedOversize::Split => self.cut_parts(sizes, shuffled),
+            PackedOversize::Drop => whole(self.pack_fitting(sizes, shuffled)),
+            PackedOversize::Truncate | PackedOversize::Error => {
+                let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
+                whole(self.pack(&truncated, shuffled))
             }
         }
     }
@@ -211,7 +216,7 @@ impl PoolRule for Packing {
     }
 
     fn limit(&self) -> Option<u32> {
-        (self.oversize != PackedOversize::Error).then_some(self.max_tokens)
+        matches!(self.oversize, PackedOversize::Truncate | PackedOversize::Split).then_some(self.max_tokens)
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {

@@ -98,11 +98,9 @@ pub enum ReadError {
     },
     /// A field of a sample has another type or shape than that of the first sample.
     #[error(
-        "field {field} of sample {sample} is {}; in sample {first} it was {}: expected one type and {} for all samples \
-         (samples of several shapes need sizes, or a slot for the field, such as Pad or Resize; images also need one \
-         number of channels, as convert(\"RGB\") makes it)",
+        "field {field} of sample {sample} is {}; in sample {first} it was {}: expected {}",
         array(*.found, .shape), array(*.expected, .expected_shape),
-        if found == expected && shape.len() == expected_shape.len() { "shape" } else { "number of dimensions" }
+        of_one_layout((*.found, .shape), (*.expected, .expected_shape))
     )]
     Layout {
         /// The name of the field.
@@ -281,4 +279,26 @@ impl ReadError {
 /// An array in words: its type and shape.
 fn array(dtype: DType, shape: &[usize]) -> String {
     format!("{dtype}{shape:?}")
+}
+
+/// What is expected of two arrays that differ, in words.
+fn of_one_layout(found: (DType, &[usize]), expected: (DType, &[usize])) -> String {
+    if found.0 != expected.0 {
+        let remedy = if found.1.is_empty() && expected.1.is_empty() {
+            ": a dtype for the field makes its numbers floats"
+        } else {
+            ""
+        };
+        return format!("one type for all samples{remedy}");
+    }
+    let what = if found.1.len() == expected.1.len() { "shape" } else { "number of dimensions" };
+    let images = if found.1.len().max(expected.1.len()) == 3 {
+        "; images also need one number of channels, as convert(\"RGB\") makes it"
+    } else {
+        ""
+    };
+    format!(
+        "one {what} for all samples (samples of several shapes need sizes, or a slot for the field, such as Pad or \
+         Resize{images})"
+    )
 }

@@ -127,7 +127,7 @@ class OnDemandSamples(Samples, Generic[Source]):
     def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         assert isinstance(fields.namer.names, LateFieldNames)
         whole = fields.whole is not None
-        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names)
+        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names, fields.floats)
         if whole and self.options.on_error == "skip":
             raise ArgumentError(
                 'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
@@ -23,6 +23,7 @@ class SampleReader:
         functions: The functions that fill slots, by field.
         whole: The function that makes a batch of a list of samples; ``None`` if the engine makes batches.
         named: The fields that arguments of a loader name; ``None`` where there is no loader.
+        floats: The fields whose Python numbers are floats, though some may be written as integers.
     """
 
     def __init__(
@@ -31,10 +32,11 @@ class SampleReader:
         functions: Mapping[str, Callable[..., None]] | None = None,
         whole: Callable[[list[Any]], Any] | None = None,
         named: LateFieldNames | None = None,
+        floats: Collection[str] = (),
     ) -> None:
         self.source, self.functions, self.whole = source, dict(functions or {}), whole
-        self.named = named
-        self.structures = Structures()
+        self.named, self.floats = named, floats
+        self.structures = Structures(floats)
 
     def sample(self, number: int, seed: int, epoch: int) -> Any:
         """Return a sample as the source gives it, in an epoch of a run.
@@ -56,14 +58,15 @@ class SampleReader:
         slot_functions: dict[str, SlotFunction],
         whole: Callable[[list[Any]], Any] | None,
         named: LateFieldNames,
+        floats: Collection[str],
     ) -> SampleReader:
         """Return the same reader beside the functions that fill slots, or make batches, and fields that are named."""
-        reader = SampleReader(self.source, slot_functions, whole, named)
-        reader.structures = self.structures
+        reader = SampleReader(self.source, slot_functions, whole, named, floats)
+        reader.structures.share(self.structures)
         return reader
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.source, self.functions, self.whole
+        return self.source, self.functions, self.whole, None, self.floats
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]

@@ -8,7 +8,7 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
@@ -124,9 +124,14 @@ class Structure:
 
 
 class Structures:
-    """Takes samples apart, and remembers the structures that it has seen."""
+    """Takes samples apart, and remembers the structures that it has seen.
 
-    def __init__(self) -> None:
+    Args:
+        floats: The names of fields whose Python numbers are floats, though some may be written as integers.
+    """
+
+    def __init__(self, floats: Collection[str] = ()) -> None:
+        self._floats = frozenset(floats)
         self._of_types: dict[Any, tuple[Structure, list[int]]] = {}
         self._of_text: dict[str, Structure] = {}
 
@@ -142,7 +147,7 @@ class Structures:
         known = self._of_types.get(types)
         if known is not None:
             structure, places = known
-            arrays = [_array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
+            arrays = [self._array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
         else:
             found: list[tuple[str, Any]] = []
             try:
@@ -151,9 +156,15 @@ class Structures:
                 raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
             if not found:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
-            arrays = [_array(name, part) for name, part in found]
+            arrays = [self._array(name, part) for name, part in found]
             structure = self._remembered(sample, found, types)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
+
+    def _array(self, name: str, part: Any) -> Any:
+        """Return a part of a sample as an array."""
+        if type(part) is int and name in self._floats:
+            part = float(part)
+        return _array(name, part)
 
     def _remembered(self, sample: Any, found: list[tuple[str, Any]], types: Any) -> Structure:
         """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
@@ -168,6 +179,10 @@ class Structures:
             places = range(len(names)) if keys is None else sorted(range(len(keys)), key=keys.__getitem__)
             self._of_types[types] = structure, list(places)
         return structure
+
+    def share(self, others: Structures) -> None:
+        """Know the texts of structures that ``others`` know, and make known to them what is seen here."""
+        self._of_text = others._of_text
 
     def of_text(self, text: str) -> Structure:
         """Return the structure that a text stands for."""
@@ -259,6 +274,11 @@ def _array(name: str, value: Any) -> Any:
         if device is not None:
             raise DeviceError(f"field {name} is on {device}; expected memory of the CPU: move it with .cpu()")
         return value
-    if value is None or isinstance(value, str | bytes):
+    if value is None:
+        raise DataError(
+            f"field {name} is None; expected an array or a number (a function that raises an error leaves its sample "
+            'out with on_error="skip")'
+        )
+    if isinstance(value, str | bytes):
         raise DataError(f"field {name} is {value!r:.50}; expected an array or a number")
     return value

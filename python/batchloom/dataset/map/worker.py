@@ -288,7 +288,7 @@ class ProcessReader(SampleReader):
     """Makes samples as ``reader`` does, beside the generators and the status of a process."""
 
     def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
-        super().__init__(reader.source, reader.functions, reader.whole)
+        super().__init__(reader.source, reader.functions, reader.whole, floats=reader.floats)
         self._generators, self._announced = generators, status[SAMPLE : SAMPLE + 1]
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:

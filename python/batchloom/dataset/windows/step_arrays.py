@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import share
-from batchloom.arrays.frameworks import framework_of, is_arrow
+from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.timeline import TimedRows
 from batchloom.errors import ArgumentError, DataError, many
@@ -20,9 +20,8 @@ def read_steps(label: str, data: Any) -> tuple[Any, Array]:
     """Return an array of the steps of all series, and the offsets of the series in it."""
     if is_variable(data):
         return _read_lists(label, data)
-    if is_arrow(data):
-        data = frames.to_numpy(data, label)
-    elif framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
+    data = frames.as_array(label, data)
+    if framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
         data = numpy.from_dlpack(data)
     if not data.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
@@ -81,7 +80,7 @@ def align_rows(label: str, data: Any, rows: TimedRows) -> Any:
 
 def _require_aligned(label: str, data: Any, values: Any, own: Array, offsets: Array) -> None:
     """Check that series with the offsets ``own`` have the same lengths as the series at ``offsets``."""
-    if isinstance(data, list | tuple) and len(own) != len(offsets):
+    if isinstance(data, list | tuple) and is_variable(data) and len(own) != len(offsets):
         raise DataError(f"{label} has {len(own) - 1} series; expected {len(offsets) - 1}")
     lengths, expected = numpy.diff(own), numpy.diff(offsets)
     if len(own) == len(offsets) and (lengths != expected).any():

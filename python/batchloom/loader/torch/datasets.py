@@ -30,6 +30,11 @@ def as_dataset(dataset: Any) -> Dataset | Mixture:
     if found is not None:
         return found
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+    if _is_iterable_alone(dataset):
+        raise ArgumentError(
+            f"dataset is a {kind}, an iterable whose samples have no numbers; expected samples by number, as batches "
+            "follow from the numbers of samples: a list of them, arrays, or an object with __len__ and __getitem__"
+        )
     remedy = (
         "MapDataset(dataset) reads its samples on demand, and a TensorDataset of its arrays is faster"
         if hasattr(dataset, "__getitem__")
@@ -39,6 +44,14 @@ def as_dataset(dataset: Any) -> Dataset | Mixture:
         f"dataset is a {kind}; expected a batchloom dataset (a TensorDataset, SequenceDataset, WindowDataset, "
         f"GroupDataset, TokenDataset or MapDataset), an array, or a TensorDataset of torch's: {remedy}"
     )
+
+
+def _is_iterable_alone(dataset: Any) -> bool:
+    """Return whether a dataset yields its samples, and has none by number."""
+    data = sys.modules.get("torch.utils.data")
+    if data is not None and isinstance(dataset, data.IterableDataset):
+        return True
+    return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
 
 def _rows(dataset: Any) -> TensorDataset | None:

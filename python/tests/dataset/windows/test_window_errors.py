@@ -40,7 +40,6 @@ SERIES = {
     "two frameworks": ([X, torch.tensor(X)], bl.DTypeError, ("sample 1", "Tensor")),
     "two ranks": ([X, X[:, 0]], bl.DataError, ("sample 1", "1")),
     "two widths": ([X, X, X[:, :1]], bl.DataError, ("series 2", "[1]", "series 0", "[2]")),
-    "numbers": ([1.0, 2.0], bl.DataError, ("sample 0", "float")),
     "a text in a list": ([X, "abc"], bl.DataError, ("sample 1", "str")),
     "nothing in a list": ([X, None], bl.DataError, ("sample 1", "NoneType")),
     "three in a tuple": ((X, X, X), bl.DataError, ("tuple",)),
@@ -147,7 +146,7 @@ BESIDE = {
     "one more": ([X[:12], X[:8], X[:1]], ("marks", "3 series", "2")),
     "other offsets": ((X, [0, 11, 20]), ("series 0", "11 steps", "12")),
     "fewer offsets": ((X, [0, 20]), ("marks", "1 series", "2")),
-    "numbers": (list(range(20)), ("sample 0", "int")),
+    "too few numbers": (list(range(19)), ("19 steps", "20")),
     "a number": (5, ("marks", "int")),
     "a masked array": (numpy.ma.masked_array(X, X > 5), ("masked",)),
 }

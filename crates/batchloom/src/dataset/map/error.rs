@@ -10,5 +10,10 @@ causes! {
             "field {field}: it is as long as the size of its sample, and it has a slot; expected one of the two"
         )]
         SlotOfColumn { field: String } is Argument of "slot",
+        #[error(
+            "a field of samples is named {field}, which batches use themselves; expected another name, or samples \
+             without it"
+        )]
+        OwnName { field: String } is Data,
     }
 }

@@ -274,6 +274,7 @@ impl Kind for MapDataset {
         }
         let own = fields.len();
         let described = described(self, rule, options, false);
+        check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = self.collation(rule, options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
@@ -362,6 +363,7 @@ impl ReadBatch {
         }
         let own = fields.len();
         let described = described(dataset, rule, &options, variable);
+        check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = dataset.collation(rule, &options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
@@ -516,6 +518,15 @@ fn check_names<'a>(
         Some(name) => {
             Err(ReadError::UnknownField { option, field: name.clone(), names: names.join(", ") }.into())
         }
+    }
+}
+
+/// Refuses fields of samples with the name of a field that describes them.
+fn check_own_names(fields: &[(String, Arc<dyn Form>)], described: &[(&str, Arc<dyn Form>)]) -> Result<()> {
+    let is_own = |name: &String| described.iter().any(|(own, _)| own == name);
+    match fields.iter().find(|(name, _)| is_own(name)) {
+        Some((field, _)) => Err(MapCause::OwnName { field: field.clone() }.into()),
+        None => Ok(()),
     }
 }
 
