@@ -145,21 +145,24 @@ impl CostModel {
     /// The errors of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time
     /// that is not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
-        let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
+        let shapes: Vec<_> =
+            measurements.iter().map(|measurement| (measurement.samples, measurement.length)).collect();
         Self::check_shapes(&shapes)?;
-        if let Some(wrong) =
-            measurements.iter().find(|found| !(found.seconds.is_finite() && found.seconds > 0.0))
+        if let Some(wrong) = measurements
+            .iter()
+            .find(|measurement| !(measurement.seconds.is_finite() && measurement.seconds > 0.0))
         {
             return Err(refused((wrong.samples, wrong.length), wrong.seconds));
         }
-        let rows = measurements
-            .iter()
-            .map(|found| terms(found.samples, found.length).map(|term| term / found.seconds));
+        let rows = measurements.iter().map(|measurement| {
+            terms(measurement.samples, measurement.length).map(|term| term / measurement.seconds)
+        });
         let (scaled, scale) = scaled(rows.collect());
         let [fixed, per_token, per_pair] = non_negative(&scaled);
         let model = Self::new(fixed / scale[0], per_token / scale[1], per_pair / scale[2])?;
-        let error =
-            |found: &Measurement| (model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
+        let error = |measurement: &Measurement| {
+            (model.cost(measurement.samples, measurement.length) / measurement.seconds - 1.0).abs()
+        };
         let mut errors: Vec<f64> = measurements.iter().map(error).collect();
         let middle = median(&mut errors);
         Ok(Fit { model, error: middle, worst: errors[errors.len() - 1] })
@@ -266,12 +269,13 @@ fn scaled(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
 fn non_negative(rows: &[Row]) -> Row {
     let mut best = ([0.0; TERMS], f64::INFINITY);
     for columns in CHOICES {
-        let found = Decomposition::of(rows, columns).nearest_to_ones();
-        let said =
-            rows.iter().map(|row| row.iter().zip(found).map(|(term, number)| term * number).sum::<f64>());
+        let coefficients = Decomposition::of(rows, columns).nearest_to_ones();
+        let said = rows
+            .iter()
+            .map(|row| row.iter().zip(coefficients).map(|(term, number)| term * number).sum::<f64>());
         let error: f64 = said.map(|said| (said - 1.0).powi(2)).sum();
-        if found.iter().all(|&number| number >= 0.0) && error < best.1 {
-            best = (found, error);
+        if coefficients.iter().all(|&number| number >= 0.0) && error < best.1 {
+            best = (coefficients, error);
         }
     }
     best.0
@@ -292,16 +296,16 @@ impl Decomposition {
         let columns = chosen.iter().map(|&column| rows.iter().map(|row| row[column]).collect()).collect();
         let rotation =
             (0..chosen.len()).map(|place| [0, 1, 2].map(|column| f64::from(column == place))).collect();
-        let mut found = Self { chosen: chosen.to_vec(), columns, rotation };
+        let mut decomposition = Self { chosen: chosen.to_vec(), columns, rotation };
         let pairs: Vec<_> = (0..chosen.len()).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
         for _ in 0..MOST_SWEEPS {
             let turned =
-                pairs.iter().filter(|&&(first, second)| found.make_orthogonal(first, second)).count();
+                pairs.iter().filter(|&&(first, second)| decomposition.make_orthogonal(first, second)).count();
             if turned == 0 {
                 break;
             }
         }
-        found
+        decomposition
     }
 
     /// Rotates two columns so that they are orthogonal. Returns false if they already were.
@@ -340,14 +344,17 @@ impl Decomposition {
     /// The shortest of the coefficients that bring all rows nearest to 1; coefficients of other columns are 0.
     fn nearest_to_ones(&self) -> Row {
         let (values, least) = self.singular();
-        let mut found = [0.0; TERMS];
+        let mut coefficients = [0.0; TERMS];
         for ((column, rotation), value) in self.columns.iter().zip(&self.rotation).zip(values) {
             if value > least {
                 let factor = column.iter().sum::<f64>() / (value * value);
-                self.chosen.iter().zip(rotation).for_each(|(&place, part)| found[place] += factor * part);
+                self.chosen
+                    .iter()
+                    .zip(rotation)
+                    .for_each(|(&place, part)| coefficients[place] += factor * part);
             }
         }
-        found
+        coefficients
     }
 }
 

@@ -187,7 +187,7 @@ fn groups<'a>(places: &'a [u32], ends: &'a [usize]) -> impl Iterator<Item = &'a 
 
 /// Batches of one key each. The rule cuts the batches of a key from separate pools.
 fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
-    let mut found = PoolBatches::default();
+    let mut pool_batches = PoolBatches::default();
     let (places, ends) = by_key(keys, grouped.samples);
     for mut places in groups(&places, &ends) {
         if let (true, Some(batch_size)) = (grouped.drop_last, rule.batch_size()) {
@@ -208,10 +208,10 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             });
             let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
             let together = grouped.shuffled.then_some(places.len() as u64);
-            found.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together }), pool);
+            pool_batches.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together }), pool);
         }
     }
-    found
+    pool_batches
 }
 
 /// Batches of different keys: samples of the most frequent key are placed first, each into the batch with most room.
@@ -235,11 +235,11 @@ fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches 
         }
         open.extend(filled.drain(..).filter(|&(room, _)| room > 0));
     }
-    let mut found = PoolBatches::default();
+    let mut pool_batches = PoolBatches::default();
     for mut batch in batches {
         batch.sort_unstable();
-        found.places.extend(batch);
-        found.ends.push(to_place(found.places.len()));
+        pool_batches.places.extend(batch);
+        pool_batches.ends.push(to_place(pool_batches.places.len()));
     }
-    found
+    pool_batches
 }

@@ -86,9 +86,10 @@ impl Packing {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
-        let found = positive("max_tokens", max_tokens)?;
-        let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens = max_tokens.ok_or(BatchingCause::BinTooLarge { found, limit: MOST_TOKENS })?;
+        let tokens = positive("max_tokens", max_tokens)?;
+        let max_tokens = u32::try_from(tokens).ok().filter(|&tokens| tokens <= MOST_TOKENS);
+        let max_tokens =
+            max_tokens.ok_or(BatchingCause::BinTooLarge { found: tokens, limit: MOST_TOKENS })?;
         let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
         Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }
@@ -329,8 +330,7 @@ impl Room {
         for (level, words) in self.levels.iter().enumerate() {
             let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
             if word != 0 {
-                let found = bit / 64 * 64 + trailing(word);
-                return Some(self.descend(level, found));
+                return Some(self.descend(level, bit / 64 * 64 + trailing(word)));
             }
             bit = bit / 64 + 1;
         }

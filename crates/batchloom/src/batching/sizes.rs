@@ -141,8 +141,8 @@ impl Sizes {
     pub(crate) fn joined(each: &[Self]) -> Result<Self> {
         let dimensions = each.first().map_or(1, Self::dimensions);
         if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {
-            let (found, expected) = (each[place].dimensions(), dimensions);
-            return Err(BatchingCause::JoinedDimensions { dataset: place, found, expected }.into());
+            let (others, expected) = (each[place].dimensions(), dimensions);
+            return Err(BatchingCause::JoinedDimensions { dataset: place, found: others, expected }.into());
         }
         let samples = each.iter().map(|sizes| sizes.sizes.len()).fold(0, usize::saturating_add);
         memory::require_each(samples, each.first().map_or(0, Self::sample_bytes))?;

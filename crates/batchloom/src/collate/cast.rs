@@ -132,8 +132,8 @@ impl Cast {
                 repeat(&self.pad_value, &mut target[end * to..data.start * to]);
                 let (source, part) =
                     (&source[data.start * from..data.end * from], data.start * to..data.end * to);
-                let found = self.conversion.convert(source, &mut target[part], data.start, stretch);
-                converted = converted.clone().and(found);
+                let outcome = self.conversion.convert(source, &mut target[part], data.start, stretch);
+                converted = converted.clone().and(outcome);
                 end = data.end;
             });
             repeat(&self.pad_value, &mut target[end * to..]);

@@ -196,10 +196,10 @@ impl Conversion {
 
     /// Returns true if `source`, an element, becomes `target` wherever in a sample it lies.
     pub(crate) fn makes(&self, source: &[u8], target: &[u8]) -> bool {
-        let mut found = vec![0; target.len()];
+        let mut converted = vec![0; target.len()];
         matches!(self.kernel, Kernel::Plain(_))
-            && self.convert(source, &mut found, 0, 1).is_ok()
-            && found == target
+            && self.convert(source, &mut converted, 0, 1).is_ok()
+            && converted == target
     }
 
     /// Returns true if the types alone prove that every value is held, given the numbers that they are scaled by.
@@ -531,16 +531,16 @@ fn extremes(dtype: DType) -> Vec<Vec<u8>> {
     if dtype == DType::Bool {
         return vec![vec![0], vec![1]];
     }
-    let found: Option<Vec<Vec<u8>>> = with_type!(dtype, Type => Some(
+    let bounds: Option<Vec<Vec<u8>>> = with_type!(dtype, Type => Some(
         [Type::MIN, Type::MAX].iter().map(|&value| bytemuck::bytes_of(&value.bytes()).to_vec()).collect()
     ); U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64, F16: f16, BF16: bf16, F32: f32, F64: f64);
-    found.unwrap_or_default()
+    bounds.unwrap_or_default()
 }
 
 /// The value of one element, in words.
 fn text(dtype: DType, element: &[u8]) -> String {
-    let found: Option<String> = with_type!(dtype, Type => {
+    let words: Option<String> = with_type!(dtype, Type => {
         bytemuck::try_from_bytes(element).ok().map(|&bytes| format!("{:?}", Type::wide(bytes)))
     });
-    found.unwrap_or_default()
+    words.unwrap_or_default()
 }

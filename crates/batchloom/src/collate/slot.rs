@@ -185,16 +185,18 @@ impl Slot {
                 grains.for_each(|(most, &grain)| *most = most.next_multiple_of(grain.max(1)));
                 if let (Some(first), Some(longest)) = (most.first_mut(), pad.to.iter().max()) {
                     let length = pad.to.iter().filter(|&length| length >= first).min();
-                    let (found, expected) = (*first, *longest);
-                    let too_long = || ReadError::TooLong { field: field.to_owned(), found, expected };
+                    let (extent, expected) = (*first, *longest);
+                    let too_long = || ReadError::TooLong { field: field.to_owned(), found: extent, expected };
                     *first = *length.ok_or_else(too_long)?;
                 }
                 Ok(most)
             }
             Self::Crop(crop) => {
-                let (found, expected) = (first.len(), crop.shape.len());
-                if found < expected {
-                    return Err(ReadError::SlotRank { field: field.to_owned(), found, expected }.into());
+                let (dimensions, expected) = (first.len(), crop.shape.len());
+                if dimensions < expected {
+                    return Err(
+                        ReadError::SlotRank { field: field.to_owned(), found: dimensions, expected }.into()
+                    );
                 }
                 Ok([&crop.shape[..], &first[expected..]].concat())
             }

@@ -140,8 +140,8 @@ fn add_each<C: Column, T: Pod>(columns: &[C], values: &[u8], slot: &mut [u8], su
     for (column, value) in columns.iter().zip(values.chunks_exact(size)) {
         let start = number(column.unsigned()) * size;
         let place = &mut slot[start..start + size];
-        let found = sum(bytemuck::pod_read_unaligned(place), bytemuck::pod_read_unaligned(value));
-        place.copy_from_slice(bytemuck::bytes_of(&found));
+        let total = sum(bytemuck::pod_read_unaligned(place), bytemuck::pod_read_unaligned(value));
+        place.copy_from_slice(bytemuck::bytes_of(&total));
     }
 }
 

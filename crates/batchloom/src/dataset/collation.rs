@@ -307,11 +307,11 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn conversions(&self, options: &CollateOptions) -> Result<Vec<FieldConversion>> {
-        let mut found = Vec::new();
+        let mut conversions = Vec::new();
         for (name, field) in &options.fields {
-            found.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
+            conversions.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
         }
-        Ok(found)
+        Ok(conversions)
     }
 
     /// Refuses samples with sizes that are not the lengths of all their fields.
@@ -370,19 +370,19 @@ impl Collation {
     /// [`Kind::Argument`](crate::Kind::Argument), with the name of the first such field.
     pub(super) fn require_same(&self, other: &Self, dataset: usize) -> Result<()> {
         if self.names != other.names {
-            let (found, expected) = (other.names.join(", "), self.names.join(", "));
-            return Err(ConcatCause::Names { dataset, found, expected }.into());
+            let (names, expected) = (other.names.join(", "), self.names.join(", "));
+            return Err(ConcatCause::Names { dataset, found: names, expected }.into());
         }
         let pairs = self.names.iter().zip(self.forms.iter().zip(&other.forms)).take(self.own);
         for (name, (form, theirs)) in pairs {
             if form.dtype() != theirs.dtype() {
-                let (field, found, expected) = (name.clone(), theirs.dtype(), form.dtype());
-                return Err(ConcatCause::Types { field, dataset, found, expected }.into());
+                let (field, dtype, expected) = (name.clone(), theirs.dtype(), form.dtype());
+                return Err(ConcatCause::Types { field, dataset, found: dtype, expected }.into());
             }
             let (shape, their_shape) = (form.sample(), theirs.sample());
             if shape != their_shape {
-                let (field, found, expected) = (name.clone(), shape_text(&their_shape), shape_text(&shape));
-                return Err(ConcatCause::Shapes { field, dataset, found, expected }.into());
+                let (field, extents, expected) = (name.clone(), shape_text(&their_shape), shape_text(&shape));
+                return Err(ConcatCause::Shapes { field, dataset, found: extents, expected }.into());
             }
         }
         let facts = |collation: &Self| {

@@ -49,11 +49,11 @@ impl Located {
     /// # Errors
     /// The errors of [`Selection::within`].
     pub(super) fn selected(self, selection: &Selection) -> crate::Result<Self> {
-        let found = match &self.selection {
+        let selection = match &self.selection {
             None => selection.clone(),
             Some(outer) => selection.within(outer)?,
         };
-        Ok(Self { selection: Some(found).filter(|found| !found.is_everything()), ..self })
+        Ok(Self { selection: Some(selection).filter(|selection| !selection.is_everything()), ..self })
     }
 
     /// Returns true if every sample is its own place.

@@ -146,15 +146,15 @@ impl Dataset {
     /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples;
     /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data has no such selections.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let found = self.0.select(selection);
+        let selected = self.0.select(selection);
         let plain = || {
-            let (found, expected) = (selection.samples(), self.len() as u64);
-            match found == expected {
+            let (samples, expected) = (selection.samples(), self.len() as u64);
+            match samples == expected {
                 true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())?))),
-                false => Err(SelectionCause::Samples { found, expected }.into()),
+                false => Err(SelectionCause::Samples { found: samples, expected }.into()),
             }
         };
-        found.map_or_else(plain, |found| found.map(Self))
+        selected.map_or_else(plain, |selected| selected.map(Self))
     }
 
     /// Puts datasets of one kind together: the samples of the first, then those of the second, and so on. Data is not

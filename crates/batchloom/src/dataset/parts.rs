@@ -48,7 +48,7 @@ pub(super) fn ends(
         return Err(SelectionCause::NoParts);
     }
     let mut total = Total::default();
-    let mut found: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
+    let mut ends: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
     for (place, (name, end)) in parts.iter().enumerate() {
         let part = || (*name).to_owned();
         let stops = match end {
@@ -71,12 +71,12 @@ pub(super) fn ends(
         };
         let ends_early =
             |previous: &Vec<usize>| previous.iter().zip(&stops).any(|(start, stop)| stop < start);
-        if found.last().is_some_and(ends_early) {
+        if ends.last().is_some_and(ends_early) {
             return Err(SelectionCause::PartOrder { part: part() });
         }
-        found.push(stops);
+        ends.push(stops);
     }
-    Ok(found)
+    Ok(ends)
 }
 
 /// The steps at which the parts of the hourly ETT sets end in publications: 12, 4 and 4 months of 30 days.
@@ -136,8 +136,8 @@ fn in_each(
 ) -> std::result::Result<Vec<usize>, SelectionCause> {
     let part = part.to_owned();
     if steps.len() != lengths.len() {
-        let (found, expected) = (steps.len(), lengths.len());
-        return Err(SelectionCause::PartSteps { part, found, expected });
+        let (series, expected) = (steps.len(), lengths.len());
+        return Err(SelectionCause::PartSteps { part, found: series, expected });
     }
     if let Some(series) = steps.iter().zip(lengths).position(|(step, length)| step > length) {
         let (step, length) = (steps[series], lengths[series]);

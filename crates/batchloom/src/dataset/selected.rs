@@ -102,8 +102,8 @@ impl Kind for Selected {
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
-        let found = selection.within(&self.selection);
-        let selected = found.and_then(|found| Self::new(Arc::clone(&self.whole), found));
+        let selection = selection.within(&self.selection);
+        let selected = selection.and_then(|selection| Self::new(Arc::clone(&self.whole), selection));
         Some(selected.map(|selected| Arc::new(selected) as Arc<dyn Kind>))
     }
 }

@@ -189,9 +189,9 @@ impl Selection {
         }
         let key = match (seed, strata) {
             (Some(seed), strata) => {
-                let found = strata.map_or(samples, |strata| strata.len() as u64);
-                if found != samples {
-                    return Err(SelectionCause::StrataCount { found, samples }.into());
+                let count = strata.map_or(samples, |strata| strata.len() as u64);
+                if count != samples {
+                    return Err(SelectionCause::StrataCount { found: count, samples }.into());
                 }
                 Key::new(seed, 0, Purpose::Split)
             }

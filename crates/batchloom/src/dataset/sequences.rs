@@ -202,10 +202,10 @@ impl SequenceDatasetBuilder {
             self.names.iter().zip(&self.fields).filter_map(variable).collect();
         let counted: Vec<&Sequences> = match &self.size_of {
             SizeOf::Field(wanted) => {
-                let found = fields.iter().find(|(name, _)| *name == wanted);
+                let field = fields.iter().find(|(name, _)| *name == wanted);
                 let known = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
                 let none = || DatasetCause::SizeOf { found: wanted.clone(), known };
-                vec![found.ok_or_else(none)?.1]
+                vec![field.ok_or_else(none)?.1]
             }
             // Fields that share their lengths count once.
             SizeOf::Max | SizeOf::Sum => fields

@@ -83,9 +83,9 @@ impl History {
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
                 return Err(DrawsCause::ScheduleOrder { amount: *amount, last: *last }.into());
             }
-            let (found, sources) = (weights.len(), self.first().len());
-            if found != sources {
-                return Err(DrawsCause::ScheduleCount { amount: *amount, found, sources }.into());
+            let (count, sources) = (weights.len(), self.first().len());
+            if count != sources {
+                return Err(DrawsCause::ScheduleCount { amount: *amount, found: count, sources }.into());
             }
             schedule.push((*amount, ratios(weights)?));
         }
@@ -192,10 +192,10 @@ impl TryFrom<Vec<WrittenWeights>> for History {
     type Error = String;
 
     fn try_from(written: Vec<WrittenWeights>) -> std::result::Result<Self, String> {
-        let mut found: Vec<Given> = Vec::new();
+        let mut changes: Vec<Given> = Vec::new();
         for (epoch, position, schedule) in written {
             let place = (epoch, position);
-            if found.last().map_or(place != (0, 0), |last| last.place >= place) {
+            if changes.last().map_or(place != (0, 0), |last| last.place >= place) {
                 return Err(format!("weights of sources begin at {place:?}, out of order"));
             }
             let schedule = schedule.into_iter().map(|(amount, text)| Ok((amount, read(&text)?)));
@@ -207,9 +207,9 @@ impl TryFrom<Vec<WrittenWeights>> for History {
                     "amounts of weights of sources from {place:?} on do not increase from 0"
                 ));
             }
-            found.push(Given { place, schedule });
+            changes.push(Given { place, schedule });
         }
-        let history = Self(found.into());
+        let history = Self(changes.into());
         let sources = history.0.first().map(|given| given.schedule[0].1.len());
         match sources.is_some() && history.ratios().all(|ratios| Some(ratios.len()) == sources) {
             true => Ok(history),

@@ -178,8 +178,8 @@ impl Mix {
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
         if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
-            let (by, found, samples) = (by.to_owned(), sizes.len(), self.samples());
-            return Err(DrawsCause::Measures { by, found, samples }.into());
+            let (by, count, samples) = (by.to_owned(), sizes.len(), self.samples());
+            return Err(DrawsCause::Measures { by, found: count, samples }.into());
         }
         self.measure = Some((by.to_owned(), sizes));
         self.require_measured()?;
@@ -392,8 +392,8 @@ pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bo
         time(*a, *b).cmp(&time(*b, *a))
     };
     let sources = (0..ratios.len()).filter(|&source| ratios[source] > 0);
-    let found = if first { sources.min_by(later) } else { sources.max_by(later) };
-    found.unwrap_or(0)
+    let source = if first { sources.min_by(later) } else { sources.max_by(later) };
+    source.unwrap_or(0)
 }
 
 fn index(number: u64) -> usize {

@@ -56,7 +56,7 @@ impl Mixed {
             }
             Arrangement::Measured(measured) => {
                 let listed = &self.listed(measured)[index(start)..];
-                out.iter_mut().zip(listed).for_each(|(sample, &found)| *sample = u64::from(found));
+                out.iter_mut().zip(listed).for_each(|(sample, &number)| *sample = u64::from(number));
             }
         }
     }

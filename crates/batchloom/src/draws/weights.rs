@@ -158,6 +158,6 @@ fn units(weight: f64) -> u64 {
         clippy::cast_sign_loss,
         reason = "at least 0 and below 2^62, by the scale"
     )]
-    let found = weight.round() as u64;
-    if weight > 0.0 { found.max(1) } else { 0 }
+    let rounded = weight.round() as u64;
+    if weight > 0.0 { rounded.max(1) } else { 0 }
 }

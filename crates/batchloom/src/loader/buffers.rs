@@ -126,7 +126,9 @@ impl Buffers {
         let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
         let buffer = allocate(slot)?;
         match buffer.len() {
-            found if found < slot => Err(Error::out_of_memory(slot, format!("{found} were allocated"))),
+            allocated if allocated < slot => {
+                Err(Error::out_of_memory(slot, format!("{allocated} were allocated")))
+            }
             _ => Ok(buffer),
         }
     }

@@ -90,8 +90,12 @@ impl Epochs {
             }
             _ => own,
         };
-        let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
-        if found == expected { Ok(()) } else { Err(LoaderCause::ForeignPlan { found, expected }.into()) }
+        let (fingerprint, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
+        if fingerprint == expected {
+            Ok(())
+        } else {
+            Err(LoaderCause::ForeignPlan { found: fingerprint, expected }.into())
+        }
     }
 
     /// Refuses bans where batches have no places for samples without weight.

@@ -284,8 +284,8 @@ impl Writer<'_> {
             let marked =
                 |(place, &sample)| if run.members.is_filler(place) { FILLER } else { number(sample) };
             let numbers = lead.into_iter().take(leads).chain(batch.iter().enumerate().map(marked));
-            for found in numbers {
-                self.write(self.listed, found);
+            for number in numbers {
+                self.write(self.listed, number);
                 self.listed += 1;
             }
         }

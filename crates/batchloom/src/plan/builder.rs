@@ -136,7 +136,9 @@ impl PlanBuilder {
         refused.map_or(Ok(()), Err)?;
         match samples {
             0 => return Err(BatchingCause::NoSamples.into()),
-            found if found > LIMIT => return Err(PlanCause::TooManySamples { found, limit: LIMIT }.into()),
+            samples if samples > LIMIT => {
+                return Err(PlanCause::TooManySamples { found: samples, limit: LIMIT }.into());
+            }
             _ => {}
         }
         if world_size == 0 || world_size > MOST_RANKS {
@@ -189,14 +191,14 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
     }
     let mix = options.mix.as_ref();
     let count = options.weights.as_ref().map(Weights::len).or_else(|| mix.map(Mix::samples));
-    if let Some(found) = count.filter(|&found| found != samples) {
-        return Err(PlanCause::WeightCount { found, samples }.into());
+    if let Some(count) = count.filter(|&count| count != samples) {
+        return Err(PlanCause::WeightCount { found: count, samples }.into());
     }
     let keys = [("homogeneous_by", &options.homogeneous_by), ("distinct_by", &options.distinct_by)];
     for (option, keys) in keys {
-        let found = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
-        if found != samples {
-            return Err(PlanCause::KeysLength { option, found, expected: samples }.into());
+        let length = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
+        if length != samples {
+            return Err(PlanCause::KeysLength { option, found: length, expected: samples }.into());
         }
     }
     mix.map_or(Ok(()), Mix::check_length)
@@ -225,8 +227,8 @@ fn check_bans(recipe: &Recipe) -> Result<()> {
 fn check_shards(options: &PlanOptions) -> Result<()> {
     match (options.shard_size, options.rule.batch_size()) {
         (Some(0), _) => Err(BatchingCause::NotPositive { option: "shard_size" }.into()),
-        (Some(found), Some(batch_size)) if !found.is_multiple_of(batch_size) => {
-            Err(PlanCause::ShardSize { found, batch_size }.into())
+        (Some(shard_size), Some(batch_size)) if !shard_size.is_multiple_of(batch_size) => {
+            Err(PlanCause::ShardSize { found: shard_size, batch_size }.into())
         }
         _ => Ok(()),
     }

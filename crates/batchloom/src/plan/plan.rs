@@ -393,17 +393,17 @@ impl Plan {
             return Err(BatchingCause::SampleRange { sample, samples: self.samples() }.into());
         }
         let deal = self.deal();
-        let mut found = Vec::new();
+        let mut places = Vec::new();
         for (batch, first) in
             self.epoch.draws.find(sample).into_iter().flat_map(|position| self.batches_with(position))
         {
             for (step, rank) in deal.places(batch) {
                 let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
                 let indices = (first..counted).step_by(length(self.own_len(batch)));
-                found.extend(indices.map(|index| Place { step, rank, index }));
+                places.extend(indices.map(|index| Place { step, rank, index }));
             }
         }
-        Ok(found)
+        Ok(places)
     }
 
     /// The samples that have no weight at `step`, ascending. Each keeps its place in its batch, and is still among its
@@ -444,8 +444,8 @@ impl Plan {
         for sample in bans.all() {
             let places = self.slots(sample).unwrap_or_default();
             all += places.iter().filter(|place| is_banned(sample, place.step)).count() as u64;
-            let found = self.epoch.draws.find(sample).into_iter();
-            let batches = found.filter_map(|position| self.epoch.batch_of(position));
+            let positions = self.epoch.draws.find(sample).into_iter();
+            let batches = positions.filter_map(|position| self.epoch.batch_of(position));
             let batches = batches.filter(|batch| dealt.contains(batch));
             let steps = batches.map(|batch| (batch - deal.first()) / u64::from(self.world_size));
             once += steps.filter(|&step| is_banned(sample, step)).count() as u64;

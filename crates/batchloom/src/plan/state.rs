@@ -313,18 +313,18 @@ fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
 }
 
 /// Refuses lists that differ from the lists of the epoch under way.
-fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
-    if found == expected {
+fn require_lists(digest: Option<&str>, expected: Option<&str>) -> Result<()> {
+    if digest == expected {
         return Ok(());
     }
     let text = |digest: Option<&str>| digest.unwrap_or("missing").to_owned();
-    Err(StateCause::Lists { found: text(found), expected: text(expected) }.into())
+    Err(StateCause::Lists { found: text(digest), expected: text(expected) }.into())
 }
 
 /// Refuses a text that no state has as a digest. A run that begins has an empty one.
-fn require_digest(digest: &'static str, found: Option<&str>) -> Result<()> {
+fn require_digest(digest: &'static str, text: Option<&str>) -> Result<()> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    match found {
+    match text {
         Some(text) if !matches!(text.len(), 0 | 32) || !text.bytes().all(is_digit) => {
             Err(StateCause::DamagedDigest { digest, found: text.to_owned() }.into())
         }

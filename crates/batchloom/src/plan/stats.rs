@@ -153,17 +153,17 @@ impl Plan {
 
     /// The batches that are not full, at most two of them, and the number of samples that each lacks.
     fn partial(&self, batch_size: u64) -> Vec<(u64, u64)> {
-        let mut found: Vec<(u64, u64)> = Vec::new();
+        let mut batches: Vec<(u64, u64)> = Vec::new();
         for batch in [0, self.epoch.len().saturating_sub(1)]
             .into_iter()
             .filter_map(|position| self.epoch.batch_of(position))
         {
             let lacking = batch_size - self.samples_in(batch);
-            if lacking > 0 && !found.contains(&(batch, lacking)) {
-                found.push((batch, lacking));
+            if lacking > 0 && !batches.contains(&(batch, lacking)) {
+                batches.push((batch, lacking));
             }
         }
-        found
+        batches
     }
 
     /// The number of places of the batches `dealt` and of those dealt again that hold no sample for the first time, if

@@ -149,22 +149,22 @@ fn picture(id: &str, label: &str, shapes: &str) -> String {
 
 /// A bar for each rule: elements of samples, padding and repeats, and elements that ranks could have computed while they waited.
 fn areas(comparison: &Comparison) -> String {
-    let computed = |found: &super::Compared| {
+    let computed = |entry: &super::Compared| {
         // What is delivered again to fill the last step is no more use than padding.
-        let (real, padded) = (found.stats.real - found.stats.repeated_tokens, found.stats.padded as f64);
-        let all = padded / (1.0 - found.waiting).max(f64::MIN_POSITIVE);
+        let (real, padded) = (entry.stats.real - entry.stats.repeated_tokens, entry.stats.padded as f64);
+        let all = padded / (1.0 - entry.waiting).max(f64::MIN_POSITIVE);
         [real as f64, padded - real as f64, all - padded]
     };
-    let all = |found: &super::Compared| computed(found).iter().sum::<f64>();
+    let all = |entry: &super::Compared| computed(entry).iter().sum::<f64>();
     let most = comparison.rules.iter().map(all).fold(1.0, f64::max);
-    let bar = |(place, found): (usize, &super::Compared)| {
-        let parts = computed(found).into_iter().zip(["real", "padding", "waiting"]);
+    let bar = |(place, entry): (usize, &super::Compared)| {
+        let parts = computed(entry).into_iter().zip(["real", "padding", "waiting"]);
         let parts = parts.map(|(elements, name)| {
             let (width, count) = (elements / most * 100.0, format!("{elements:.0} {name}"));
             format!("<i class=\"{name}\" style=\"width:{width:.2}%\" title=\"{count}\"></i>")
         });
         let mark = if place == comparison.best { " class=\"best\"" } else { "" };
-        let (rule, parts) = (escaped(&found.rule.to_string()), parts.collect::<String>());
+        let (rule, parts) = (escaped(&entry.rule.to_string()), parts.collect::<String>());
         format!("<p{mark}><code>{rule}</code></p><div class=\"bar\">{parts}</div>")
     };
     let bars: String = comparison.rules.iter().enumerate().map(bar).collect();
@@ -193,24 +193,24 @@ fn table(comparison: &Comparison) -> String {
         .into_iter()
         .map(|(name, meaning)| format!("<th title=\"{}\">{name}", escaped(meaning)))
         .collect();
-    let row = |(found, cells): (&super::Compared, Vec<String>)| {
+    let row = |(entry, cells): (&super::Compared, Vec<String>)| {
         let cells: String = cells.into_iter().map(|cell| format!("<td>{cell}")).collect();
-        format!("<tr><td><code>{}</code>{cells}", escaped(&found.rule.to_string()))
+        format!("<tr><td><code>{}</code>{cells}", escaped(&entry.rule.to_string()))
     };
     let rows: Vec<_> = comparison.rules.iter().zip(comparison.cells()).map(row).collect();
     format!("<table class=\"rules\">\n<tr><th>rule{head}\n{}\n</table>", rows.join("\n"))
 }
 
 fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut found, letter| {
+    text.chars().fold(String::new(), |mut html, letter| {
         match letter {
-            '&' => found.push_str("&amp;"),
-            '<' => found.push_str("&lt;"),
-            '>' => found.push_str("&gt;"),
-            '"' => found.push_str("&quot;"),
-            '\'' => found.push_str("&#x27;"),
-            letter => found.push(letter),
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#x27;"),
+            letter => html.push(letter),
         }
-        found
+        html
     })
 }

@@ -39,7 +39,8 @@ impl Drawn {
 
     fn by_number(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let ranks = |&step: &u64| ranks.iter().map(move |&rank| (step, rank));
-        let batch = |(step, rank)| plan.batch_elements(step, rank).ok().map(|found| (step, rank, found));
+        let batch =
+            |(step, rank)| plan.batch_elements(step, rank).ok().map(|elements| (step, rank, elements));
         let places = |&sample: &u64| {
             let places = plan.places(sample).unwrap_or_default();
             places.into_iter().map(move |place| (sample, place.step))

@@ -105,12 +105,12 @@ pub(super) fn counted(number: u64, thing: &str) -> String {
 /// A number with a comma before every third digit.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut found = String::new();
+    let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            found.push(',');
+            text.push(',');
         }
-        found.push(digit);
+        text.push(digit);
     }
-    found
+    text
 }

@@ -30,8 +30,8 @@ impl Tensor {
     /// such as floats of four bits.
     pub fn from_safetensors(file: impl Into<Bytes>) -> Result<Vec<(String, Self)>> {
         let file = file.into();
-        let found = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;
-        let mut views = found.tensors();
+        let archive = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;
+        let mut views = archive.tensors();
         views.sort_by(|(name, view), (other, next)| {
             (view.data().as_ptr(), name).cmp(&(next.data().as_ptr(), other))
         });

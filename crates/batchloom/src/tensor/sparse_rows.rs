@@ -79,9 +79,9 @@ impl SparseRows {
                 return Err(TensorCause::Elsewhere { field: name }.into());
             }
         }
-        let (found, expected) = (values.shape()[0], columns.shape()[0]);
-        if found != expected {
-            return Err(TensorCause::SparseValues { field: name, found, expected }.into());
+        let (length, expected) = (values.shape()[0], columns.shape()[0]);
+        if length != expected {
+            return Err(TensorCause::SparseValues { field: name, found: length, expected }.into());
         }
         let rows = Self { name, offsets, columns, values, width, layout: SparseLayout::default() };
         rows.check_offsets()?;

@@ -222,11 +222,11 @@ impl Tensor {
     /// [`Kind::Type`](crate::Kind::Type) if the values are of another type; [`Kind::Data`](crate::Kind::Data) if this
     /// process cannot read the values.
     pub(super) fn require_type(&self, asked: DType) -> Result<()> {
-        let found = self.dtype;
-        match found == asked {
-            false => Err(TensorCause::ElementType { found, asked }.into()),
+        let dtype = self.dtype;
+        match dtype == asked {
+            false => Err(TensorCause::ElementType { found: dtype, asked }.into()),
             true if self.is_elsewhere() => {
-                Err(TensorCause::Unreadable { dtype: found, shape: self.shape().to_vec() }.into())
+                Err(TensorCause::Unreadable { dtype, shape: self.shape().to_vec() }.into())
             }
             true => Ok(()),
         }

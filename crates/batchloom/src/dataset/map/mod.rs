@@ -150,9 +150,9 @@ impl MapDatasetBuilder {
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
         let Self { reader, samples, sizes, variable, on_error } = self;
-        if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)
+        if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
-            return Err(BatchingCause::SizesLength { found, samples }.into());
+            return Err(BatchingCause::SizesLength { found: count, samples }.into());
         }
         let (sizes, selection) = (sizes.map(Sizes::new), None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
@@ -196,12 +196,12 @@ impl Kind for MapDataset {
             selection: Some(text),
             ..self.clone()
         };
-        let (found, expected) = (selection.samples(), self.samples);
-        Some(match found == expected {
+        let (samples, expected) = (selection.samples(), self.samples);
+        Some(match samples == expected {
             true => text
                 .and_then(|text| Ok((text, sizes()?)))
                 .map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
-            false => Err(SelectionCause::Samples { found, expected }.into()),
+            false => Err(SelectionCause::Samples { found: samples, expected }.into()),
         })
     }
 
@@ -445,21 +445,21 @@ impl ReadBatch {
         let (first, (expected, expected_shape)) = (self.first.0, &self.first.1.fields[place]);
         let slot = slot.unwrap_or(&Slot::Same);
         for (sample, layout) in self.layouts() {
-            let (found, shape) = &layout.fields[place];
+            let (dtype, shape) = &layout.fields[place];
             let array = || format!("field {name} of sample {sample}");
-            slot.check_array(array, *found, shape)?;
+            slot.check_array(array, *dtype, shape)?;
             let fits = match is_variable {
                 true => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
                 false => slot.takes_both(shape, expected_shape),
             };
-            if found != expected || !fits {
+            if dtype != expected || !fits {
                 let (field, shape) = (name.to_owned(), shape.clone());
                 let expected_shape = expected_shape.clone();
-                let (found, expected) = (*found, *expected);
+                let (dtype, expected) = (*dtype, *expected);
                 return Err(ReadError::Layout {
                     field,
                     sample,
-                    found,
+                    found: dtype,
                     shape,
                     first,
                     expected,
@@ -490,8 +490,8 @@ fn whole(dataset: &MapDataset, rule: &Rule, options: &CollateOptions, read: Batc
     let (first, expected) = read.first.unwrap_or_else(|| (sample, layout.clone()));
     let dtypes = |layout: &SampleLayout| layout.fields.iter().map(|(dtype, _)| *dtype).collect::<Vec<_>>();
     if layout.structure != expected.structure || dtypes(&layout) != dtypes(&expected) {
-        let (found, expected) = (layout.to_string(), expected.to_string());
-        return Err(ReadError::Batch { sample, found, first, expected }.into());
+        let expected = expected.to_string();
+        return Err(ReadError::Batch { sample, found: layout.to_string(), first, expected }.into());
     }
     let field = |(field, (dtype, shape)): (usize, &(DType, Vec<usize>))| {
         let writer = SlotWriter::same(*dtype, shape.clone());

@@ -202,19 +202,19 @@ pub enum Refusal {
 }
 
 impl SampleLayout {
-    /// The error for a sample whose layout `found` differs from this one, that of sample `first`.
-    pub(crate) fn differs(&self, first: u64, found: &Self, sample: u64) -> ReadError {
-        if found.structure != self.structure {
-            let (found, expected) = (found.structure.to_string(), self.structure.to_string());
-            return ReadError::Structure { sample, found, first, expected };
+    /// The error for a sample whose `layout` differs from this one, that of sample `first`.
+    pub(crate) fn differs(&self, first: u64, layout: &Self, sample: u64) -> ReadError {
+        if layout.structure != self.structure {
+            let (structure, expected) = (layout.structure.to_string(), self.structure.to_string());
+            return ReadError::Structure { sample, found: structure, first, expected };
         }
-        let mut fields = self.fields.iter().zip(&found.fields).zip(self.structure.names.iter());
-        let different = fields.find(|((expected, found), _)| expected != found);
+        let mut fields = self.fields.iter().zip(&layout.fields).zip(self.structure.names.iter());
+        let different = fields.find(|((expected, field), _)| expected != field);
         match different {
-            Some((((expected, expected_shape), (found, shape)), field)) => ReadError::Layout {
+            Some((((expected, expected_shape), (dtype, shape)), field)) => ReadError::Layout {
                 field: field.clone(),
                 sample,
-                found: *found,
+                found: *dtype,
                 shape: shape.clone(),
                 first,
                 expected: *expected,
@@ -228,7 +228,7 @@ impl SampleLayout {
     pub fn checked(&self, outcome: Result<Self, Cause>) -> Result<(), Refusal> {
         match outcome {
             Err(cause) => Err(Refusal::Failed(cause)),
-            Ok(found) if found != *self => Err(Refusal::Differs(found)),
+            Ok(layout) if layout != *self => Err(Refusal::Differs(layout)),
             Ok(_) => Ok(()),
         }
     }

@@ -268,12 +268,12 @@ impl TokenDataset {
     /// selected of a stream that continues from batch to batch; [`Kind::Data`](crate::Kind::Data) if the selection is
     /// one of another number of documents.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let (found, expected) = (selection.samples(), self.document_count());
+        let (documents, expected) = (selection.samples(), self.document_count());
         let Some(offsets) = self.corpus.offsets() else {
             return Err(TokensCause::OneDocument.into());
         };
-        if found != expected {
-            return Err(SelectionCause::Samples { found, expected }.into());
+        if documents != expected {
+            return Err(SelectionCause::Samples { found: documents, expected }.into());
         }
         let named =
             self.selection.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;

@@ -177,13 +177,14 @@ struct Documents<'a> {
     /// The place of the first document that is looked up, and the distance from it to the current one.
     first: u64,
     behind: usize,
-    found: [Range<usize>; NOTED],
+    /// The tokens of those that are looked up.
+    tokens: [Range<usize>; NOTED],
 }
 
 impl<'a> Documents<'a> {
     /// The documents from a place on.
     fn new(stream: &'a Stream, place: u64) -> Self {
-        let mut documents = Self { stream, first: place, behind: 0, found: Default::default() };
+        let mut documents = Self { stream, first: place, behind: 0, tokens: Default::default() };
         documents.look_up();
         documents
     }
@@ -197,20 +198,20 @@ impl<'a> Documents<'a> {
             Some(order) => order.fill(self.first, numbers),
             None => numbers.iter_mut().zip(self.first..).for_each(|(number, place)| *number = place),
         }
-        self.found
+        self.tokens
             .iter_mut()
             .zip(numbers)
-            .for_each(|(found, number)| *found = self.stream.corpus.document(*number));
+            .for_each(|(tokens, number)| *tokens = self.stream.corpus.document(*number));
     }
 
     /// The tokens of the current document. Past the last document, the range has no meaning.
     fn current(&self) -> Range<usize> {
-        self.found[self.behind].clone()
+        self.tokens[self.behind].clone()
     }
 
     fn advance(&mut self) {
         self.behind += 1;
-        if self.behind == self.found.len() {
+        if self.behind == self.tokens.len() {
             (self.first, self.behind) = (self.first + NOTED as u64, 0);
             self.look_up();
         }
