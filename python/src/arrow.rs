@@ -41,7 +41,7 @@ pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(
 #[pyfunction]
 pub(crate) fn are_numbers(object: &Bound<'_, PyAny>) -> bool {
     let described = guarded("", || looked_up(object));
-    described.is_ok_and(|found| found.is_numeric() || found == DataType::Boolean)
+    described.is_ok_and(|data_type| data_type.is_numeric() || data_type == DataType::Boolean)
 }
 
 /// The type of an object's arrays; it keeps its structs.

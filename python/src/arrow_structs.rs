@@ -66,13 +66,13 @@ fn check_schema(schema: &FFI_ArrowSchema, depth: usize) -> Checked<()> {
 /// The pointers to children.
 ///
 /// # Safety
-/// If `found` is not null, there are `count` of them, which last as long as the result is used.
-unsafe fn children<'a>(count: i64, found: *const *const c_void) -> Checked<&'a [*const c_void]> {
+/// If `list` is not null, it holds `count` pointers, which last as long as the result is used.
+unsafe fn children<'a>(count: i64, list: *const *const c_void) -> Checked<&'a [*const c_void]> {
     match usize::try_from(count).ok().filter(|&count| count <= 1 << 16) {
         Some(0) => Ok(&[]),
-        Some(_) if found.is_null() => Err(format!("it has {count} children, and no list of them")),
+        Some(_) if list.is_null() => Err(format!("it has {count} children, and no list of them")),
         // SAFETY: the caller says so.
-        Some(count) => Ok(unsafe { std::slice::from_raw_parts(found, count) }),
+        Some(count) => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
         None => Err(format!("it has {count} children; expected 0 to 65536")),
     }
 }
@@ -119,11 +119,11 @@ fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
     }
     let is_fixed = matches!(data_type, DataType::FixedSizeList(..));
     let expected = (if is_fixed { 1 } else { 2 }, i64::from(data_type.is_nested()));
-    let found = (array.n_buffers, array.n_children);
-    if found != expected {
+    let counts = (array.n_buffers, array.n_children);
+    if counts != expected {
         return Err(format!(
             "as {data_type} it has {} buffers and {} children; expected {} and {}",
-            found.0, found.1, expected.0, expected.1
+            counts.0, counts.1, expected.0, expected.1
         ));
     }
     if !array.dictionary.is_null() {
@@ -168,11 +168,13 @@ fn check_offsets<T: Copy + Into<i64>>(buffer: *const c_void, offset: i64, length
     for place in offset..=offset + length {
         let address = buffer.cast::<T>().wrapping_add(usize::try_from(place).unwrap_or(0));
         // SAFETY: the buffer has an offset for each list, and one more, as the interface says; it may lie anywhere.
-        let found: i64 = unsafe { address.read_unaligned() }.into();
-        if found < before {
-            return Err(format!("offset {place} of its lists is {found}, below {before}, the one before"));
+        let list_offset: i64 = unsafe { address.read_unaligned() }.into();
+        if list_offset < before {
+            return Err(format!(
+                "offset {place} of its lists is {list_offset}, below {before}, the one before"
+            ));
         }
-        before = found;
+        before = list_offset;
     }
     Ok(before)
 }

@@ -74,7 +74,7 @@ pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(
 /// The median of the seconds that several runs took; `timed` runs once and returns them.
 #[pyfunction]
 pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> PyResult<f64> {
-    Measurement::of(samples, length, || timed.call0()?.extract()).map(|found| found.seconds)
+    Measurement::of(samples, length, || timed.call0()?.extract()).map(|measurement| measurement.seconds)
 }
 
 /// The shapes that are measured by default.

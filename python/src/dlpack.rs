@@ -382,10 +382,10 @@ struct Description {
 
 /// Reads a producer's description, and returns it with the address of its lowest byte.
 fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *const u8)> {
-    let found = tensor.dtype();
-    let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(found));
+    let element_type = tensor.dtype();
+    let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(element_type));
     let &(dtype, _) = known.ok_or_else(|| {
-        let (code, bits, lanes) = (found.code.0, found.bits, found.lanes);
+        let (code, bits, lanes) = (element_type.code.0, element_type.bits, element_type.lanes);
         DTypeError::new_err(format!(
             "field {field} has an element type that batchloom does not know (DLPack code {code}, {bits} bits, {lanes} \
              lanes); expected one of bool, int8 to int64, uint8 to uint64, float8 to float64, bfloat16, complex64, \

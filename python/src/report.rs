@@ -52,15 +52,15 @@ pub(crate) fn compare(
 impl Comparison {
     /// The rules in the order in which they were given.
     fn rules<'py>(&self, py: Python<'py>) -> PyResult<Vec<Compared<'py>>> {
-        let rules = self.comparison.rules.iter().map(|found| {
-            let stats = dict_of(py, &found.stats)?;
+        let rules = self.comparison.rules.iter().map(|entry| {
+            let stats = dict_of(py, &entry.stats)?;
             Ok((
-                found.rule.to_string(),
+                entry.rule.to_string(),
                 stats,
-                found.time,
-                found.waiting,
-                found.work(),
-                found.planned.as_secs_f64(),
+                entry.time,
+                entry.waiting,
+                entry.work(),
+                entry.planned.as_secs_f64(),
             ))
         });
         rules.collect()

@@ -76,8 +76,8 @@ fn groups(loader: &Shared) -> Result<String, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let restarted = |first: &Shared, again: &Shared| -> Result<String, Box<dyn Error>> {
         let epochs = [epoch(first)?, epoch(first)?];
-        let found = epoch(again)?;
-        Ok(match epochs.iter().position(|epoch| *epoch == found) {
+        let restarted_epoch = epoch(again)?;
+        Ok(match epochs.iter().position(|epoch| *epoch == restarted_epoch) {
             Some(number) => format!("that of epoch {number}"),
             None => "another".to_owned(),
         })

@@ -66,13 +66,13 @@ impl PlanFile {
         let named = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(named)?;
         let parsed = serde_json::from_str(&text);
-        let mut found: Self = parsed
+        let mut plan_file: Self = parsed
             .context("this is not the file of a plan, as `batchloom plan --output` writes it")
             .with_context(named)?;
-        if found.lengths.as_os_str() != "-" {
-            found.lengths = path.parent().unwrap_or(Path::new("")).join(&found.lengths);
+        if plan_file.lengths.as_os_str() != "-" {
+            plan_file.lengths = path.parent().unwrap_or(Path::new("")).join(&plan_file.lengths);
         }
-        Ok(found)
+        Ok(plan_file)
     }
 
     /// Builds the plan over lengths.

@@ -66,12 +66,12 @@ impl Selection {
         base: u64,
         total: u64,
     ) -> PyResult<Self> {
-        let found = match (range, list) {
+        let selection = match (range, list) {
             (Some((start, end)), _) => Self::neighbours(start, end, samples)?,
             (None, Some(list)) => Self::listed(list, samples)?,
             (None, None) => return Err(DataError::new_err("a selection has neither a range nor a list")),
         };
-        found.0.restored(base, total).map(Self).map_err(|error| raise(&error))
+        selection.0.restored(base, total).map(Self).map_err(|error| raise(&error))
     }
 
     /// The arguments of [`restored`](Self::restored).

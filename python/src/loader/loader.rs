@@ -111,19 +111,19 @@ impl Loader {
 
     /// The metrics of the latest iteration, and their text: see batchloom/loader/metrics.py. Times are in seconds.
     fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
-        let found = self.0.metrics();
-        let seconds = [found.elapsed, found.waited, found.idle].map(|time| time.as_secs_f64());
+        let metrics = self.0.metrics();
+        let seconds = [metrics.elapsed, metrics.waited, metrics.idle].map(|time| time.as_secs_f64());
         (
-            found.batches,
-            found.blocks,
-            found.bytes,
+            metrics.batches,
+            metrics.blocks,
+            metrics.bytes,
             seconds[0],
             seconds[1],
             seconds[2],
-            found.queued,
-            found.queued_bytes,
-            found.most_queued_bytes,
-            found.to_string(),
+            metrics.queued,
+            metrics.queued_bytes,
+            metrics.most_queued_bytes,
+            metrics.to_string(),
         )
     }
 

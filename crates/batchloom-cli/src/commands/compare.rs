@@ -15,12 +15,12 @@ pub(super) fn run(
     tables: &dyn Tables,
     output: &mut Output<'_>,
 ) -> Result<()> {
-    let found = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
-    let wide = found.to_string();
-    let widest = wide.lines().map(str::len).take(found.rules.len() + 2).max().unwrap_or(0);
+    let comparison = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
+    let wide = comparison.to_string();
+    let widest = wide.lines().map(str::len).take(comparison.rules.len() + 2).max().unwrap_or(0);
     match columns().is_some_and(|columns| columns < widest) {
-        true => Ok(output.result(&found, format!("{found:#}"))?),
-        false => Ok(output.result(&found, wide)?),
+        true => Ok(output.result(&comparison, format!("{comparison:#}"))?),
+        false => Ok(output.result(&comparison, wide)?),
     }
 }
 

@@ -30,9 +30,9 @@ struct Column {
 }
 
 pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
-    let found = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
+    let inspected = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
-    for file in &found {
+    for file in &inspected {
         let count = |count: Option<u64>, thing: &str| match count {
             Some(count) => counted(count, thing),
             None => format!("? {thing}s"),
@@ -45,7 +45,7 @@ pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut 
             writeln!(text, "  {:name$}  {:kind$}  {}", column.name, column.kind, column.makes)?;
         }
     }
-    Ok(output.result(&found, text)?)
+    Ok(output.result(&inspected, text)?)
 }
 
 fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {

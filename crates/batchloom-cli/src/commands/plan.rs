@@ -46,11 +46,12 @@ fn costs(plan: &Plan, output: &mut Output<'_>) -> Result<()> {
     let stats = plan.stats();
     drop(progress);
     let statistics = stats.statistics();
-    let name = statistics.iter().map(|found| found.name.len()).max().unwrap_or(0);
-    let value = statistics.iter().map(|found| found.value.to_string().len()).max().unwrap_or(0);
+    let name_width = statistics.iter().map(|statistic| statistic.name.len()).max().unwrap_or(0);
+    let values = statistics.iter().map(|statistic| statistic.value.to_string().len());
+    let value_width = values.max().unwrap_or(0);
     let mut text = format!("{}, fingerprint {}\n", plan.rule(), plan.fingerprint());
-    for Statistic { name: called, value: found, meaning, .. } in statistics {
-        writeln!(text, "{called:name$}  {found:>value$}  {meaning}")?;
+    for Statistic { name, value, meaning, .. } in statistics {
+        writeln!(text, "{name:name_width$}  {value:>value_width$}  {meaning}")?;
     }
     Ok(output.result(&stats, text)?)
 }
@@ -95,7 +96,7 @@ fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>)
 
 /// The place of a sample.
 #[derive(Debug, Serialize)]
-struct Found {
+struct SamplePlace {
     step: u64,
     rank: u32,
     index: u64,
@@ -103,16 +104,18 @@ struct Found {
 
 fn locate(plan: &Plan, sample: u64, output: &mut Output<'_>) -> Result<()> {
     let places = plan.places(sample)?;
-    let found: Vec<_> =
-        places.iter().map(|place| Found { step: place.step, rank: place.rank, index: place.index }).collect();
+    let places: Vec<_> = places
+        .iter()
+        .map(|place| SamplePlace { step: place.step, rank: place.rank, index: place.index })
+        .collect();
     let mut text = String::new();
-    if found.is_empty() {
+    if places.is_empty() {
         writeln!(text, "sample {sample} does not come in this epoch: it is dropped")?;
     }
-    for Found { step, rank, index } in &found {
+    for SamplePlace { step, rank, index } in &places {
         writeln!(text, "sample {sample}: step {step}, rank {rank}, place {index}")?;
     }
-    Ok(output.result(&found, text)?)
+    Ok(output.result(&places, text)?)
 }
 
 /// The difference of two plans.

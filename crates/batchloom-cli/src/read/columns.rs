@@ -20,13 +20,13 @@ pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) ->
         None => only_column(&schema)?,
     };
     let table = tables.open(path, Some(&column))?;
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     for batch in table.batches {
         let batch = batch?;
         let array = batch.column_by_name(&column).context("the column is missing from a part of the file")?;
-        add(&**array, &column, &mut found)?;
+        add(&**array, &column, &mut lengths)?;
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 fn named(schema: &Schema, column: &str) -> Result<String> {
@@ -59,15 +59,15 @@ pub(super) fn missing(column: &str, names: &[&str]) -> String {
 }
 
 /// Adds the lengths of some rows.
-fn add(array: &dyn Array, column: &str, found: &mut Vec<u32>) -> Result<()> {
-    let first = found.len();
+fn add(array: &dyn Array, column: &str, lengths: &mut Vec<u32>) -> Result<()> {
+    let first = lengths.len();
     if array.null_count() > 0 {
         let place = (0..array.len()).find(|&place| array.is_null(place)).unwrap_or(0);
         bail!("row {} of column {column:?} is null; expected a value in every row", first + place);
     }
-    let mut push = |lengths: &mut dyn Iterator<Item = i64>| -> Result<()> {
-        for (place, number) in lengths.enumerate() {
-            found.push(length(number, || format!("row {} of column {column:?}", first + place))?);
+    let mut push = |numbers: &mut dyn Iterator<Item = i64>| -> Result<()> {
+        for (place, number) in numbers.enumerate() {
+            lengths.push(length(number, || format!("row {} of column {column:?}", first + place))?);
         }
         Ok(())
     };

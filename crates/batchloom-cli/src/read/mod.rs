@@ -95,18 +95,18 @@ pub(crate) fn lengths(source: &Source, tables: &dyn Tables) -> Result<Vec<u32>> 
     if source.column.is_some() && matches!(form, Form::Npy | Form::Text) {
         bail!("{} has no columns; expected no --column", path.display());
     }
-    let found = match form {
+    let lengths = match form {
         Form::Npy => npy::lengths(open(path)?),
         Form::Columns => columns::lengths(tables, path, source.column.as_deref()),
         Form::Text => text::lines(open(path)?, source.count),
         Form::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
     };
     drop(progress);
-    let found = found.with_context(|| path.display().to_string())?;
-    if found.is_empty() {
+    let lengths = lengths.with_context(|| path.display().to_string())?;
+    if lengths.is_empty() {
         bail!("{}: there are no lengths; expected at least one", path.display());
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>> {

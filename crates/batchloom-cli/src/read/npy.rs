@@ -52,12 +52,12 @@ fn numbers<T>(array: NpyFile<impl Read>) -> Result<Vec<u32>>
 where
     T: Deserialize + TryInto<u32> + Copy + std::fmt::Display,
 {
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     for (place, number) in array.data::<T>()?.enumerate() {
         let number = number.with_context(|| format!("the file ends at element {place}"))?;
-        found.push(length(number, || format!("element {place}"))?);
+        lengths.push(length(number, || format!("element {place}"))?);
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 /// Writes lengths as uint32.
