@@ -152,12 +152,12 @@ impl CostModel {
             .iter()
             .find(|measurement| !(measurement.seconds.is_finite() && measurement.seconds > 0.0))
         {
-            return Err(refused((wrong.samples, wrong.length), wrong.seconds));
+            return Err(measurement_error((wrong.samples, wrong.length), wrong.seconds));
         }
         let rows = measurements.iter().map(|measurement| {
             terms(measurement.samples, measurement.length).map(|term| term / measurement.seconds)
         });
-        let (scaled, scale) = scaled(rows.collect());
+        let (scaled, scale) = scale_columns(rows.collect());
         let [fixed, per_token, per_pair] = non_negative(&scaled);
         let model = Self::new(fixed / scale[0], per_token / scale[1], per_pair / scale[2])?;
         let error = |measurement: &Measurement| {
@@ -175,13 +175,14 @@ impl CostModel {
     /// coefficients apart, or if one has no elements.
     pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
         if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
-            return Err(refused(empty, f64::NAN));
+            return Err(measurement_error(empty, f64::NAN));
         }
         let distinct: HashSet<_> = shapes.iter().collect();
         if distinct.len() < TERMS {
             return Err(BatchingCause::TooFewShapes { found: distinct.len() }.into());
         }
-        let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
+        let (rows, _) =
+            scale_columns(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
         match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
             true => Ok(()),
             false => Err(BatchingCause::AlikeShapes { shapes: shapes.to_vec() }.into()),
@@ -244,7 +245,7 @@ fn median(numbers: &mut [f64]) -> f64 {
     (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
 }
 
-fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
+fn measurement_error((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
     BatchingCause::Measurement { samples, length, seconds }.into()
 }
@@ -256,7 +257,7 @@ fn terms(samples: u64, length: u64) -> Row {
 }
 
 /// The rows with each column divided by its largest number, and these numbers.
-fn scaled(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
+fn scale_columns(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
     let scale =
         rows.iter().fold([0.0; TERMS], |most, row| [0, 1, 2].map(|column| row[column].max(most[column])));
     for row in &mut rows {
@@ -328,7 +329,7 @@ impl Decomposition {
     }
 
     /// The singular values, and the one up to which they count as 0.
-    fn singular(&self) -> (Vec<f64>, f64) {
+    fn singular_values(&self) -> (Vec<f64>, f64) {
         let values: Vec<f64> = self.columns.iter().map(|column| dot(column, column).sqrt()).collect();
         let largest = values.iter().copied().fold(0.0, f64::max);
         let rows = self.columns[0].len().max(self.columns.len());
@@ -337,13 +338,13 @@ impl Decomposition {
 
     /// The number of independent columns.
     fn rank(&self) -> usize {
-        let (values, least) = self.singular();
+        let (values, least) = self.singular_values();
         values.iter().filter(|&&value| value > least).count()
     }
 
     /// The shortest of the coefficients that bring all rows nearest to 1; coefficients of other columns are 0.
     fn nearest_to_ones(&self) -> Row {
-        let (values, least) = self.singular();
+        let (values, least) = self.singular_values();
         let mut coefficients = [0.0; TERMS];
         for ((column, rotation), value) in self.columns.iter().zip(&self.rotation).zip(values) {
             if value > least {

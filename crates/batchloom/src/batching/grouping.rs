@@ -130,7 +130,7 @@ impl Grouping {
         let Self::Distinct(keys) = self else { return Ok(()) };
         let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
         memory::require_each(most, size_of::<u64>() + size_of::<(u32, u64)>())?;
-        let counts = counted(keys.as_slice());
+        let counts = count_by_key(keys.as_slice());
         let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
         frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));
         let (full, rest) = (kept / batch_size, kept % batch_size);
@@ -151,7 +151,7 @@ impl Grouping {
 }
 
 /// The number of samples of each key, from 0 on.
-fn counted(keys: &[u32]) -> Vec<u64> {
+fn count_by_key(keys: &[u32]) -> Vec<u64> {
     let mut counts = vec![0; keys.iter().max().map_or(0, |&most| to_index(most) + 1)];
     keys.iter().for_each(|&key| counts[to_index(key)] += 1);
     counts
@@ -160,7 +160,7 @@ fn counted(keys: &[u32]) -> Vec<u64> {
 /// The places of each key, in their order, and their ends; keys in ascending order.
 fn by_key(keys: &Keys, samples: &[u64]) -> (Vec<u32>, Vec<usize>) {
     let keys: Vec<u32> = samples.iter().map(|&sample| keys.of(sample)).collect();
-    let mut ends: Vec<usize> = counted(&keys)
+    let mut ends: Vec<usize> = count_by_key(&keys)
         .iter()
         .scan(0, |end, &count| {
             *end += usize::try_from(count).unwrap_or(usize::MAX);

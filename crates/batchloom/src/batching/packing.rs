@@ -120,7 +120,7 @@ impl Packing {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
-        Ok(Self { pool: pool.into().checked()?, ..self })
+        Ok(Self { pool: pool.into().require_positive()?, ..self })
     }
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.

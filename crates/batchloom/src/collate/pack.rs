@@ -43,7 +43,7 @@ impl Form for Pack {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let (rows, source) = (self.0.rows(), self.0.values().bytes());
-        if let Some(scattered) = members.scattered(&self.0, range.clone()) {
+        if let Some(scattered) = members.find_scattered_rows(&self.0, range.clone()) {
             let slots = Slots { batch: scattered.len(), stride: target.len(), fillers: 0 };
             stack(source, rows, &scattered, target, slots);
             return Ok(());

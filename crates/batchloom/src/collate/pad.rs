@@ -48,7 +48,7 @@ impl Form for Pad {
 
     fn shape(&self, members: &Members) -> Vec<usize> {
         let mut shape = self.sequences.values().shape().to_vec();
-        shape.splice(..1, self.leading(members));
+        shape.splice(..1, self.leading_extents(members));
         [&[members.count], shape.as_slice()].concat()
     }
 
@@ -66,7 +66,7 @@ impl Form for Pad {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let leading = self.leading(members);
+        let leading = self.leading_extents(members);
         let row = self.sequences.rows().bytes();
         let slot = row * leading.iter().product::<usize>();
         if slot == 0 {
@@ -88,7 +88,7 @@ impl Form for Pad {
 
 impl Padding for Pad {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
-        let leading = self.leading(members);
+        let leading = self.leading_extents(members);
         let mut taken = leading.clone();
         for (&dimension, &extent) in self.sequences.varying().iter().zip(members.extents(member)) {
             taken[dimension] = number(extent);
@@ -125,7 +125,7 @@ fn lines(
 
 impl Pad {
     /// The extents of a slot in the leading dimensions. If samples differ in one, the union has it.
-    fn leading(&self, members: &Members) -> Vec<usize> {
+    fn leading_extents(&self, members: &Members) -> Vec<usize> {
         let same = self.sequences.frame().into_iter().map(|extent| extent.map_or(0, number));
         let mut extents: Vec<usize> = same.collect();
         for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
@@ -154,7 +154,7 @@ impl Pad {
             }
         };
         let source = self.sequences.values().bytes();
-        match members.scattered(&self.sequences, member..member + 1) {
+        match members.find_scattered_rows(&self.sequences, member..member + 1) {
             Some(scattered) => {
                 let slots = Slots { batch: scattered.len(), stride: data.len(), fillers: 0 };
                 stack(source, rows, &scattered, data, slots);

@@ -37,7 +37,7 @@ impl Form for Densify {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        self.gather(members.take(range), target, slots)
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
@@ -58,7 +58,7 @@ impl Densify {
             // Slots without columns have no place for entries, but their rows may have some.
             return samples.iter().try_for_each(|&sample| {
                 let row = number(sample);
-                self.0.checked(columns, row, self.0.entries(row)).map(|_| ())
+                self.0.check_columns(columns, row, self.0.entries(row)).map(|_| ())
             });
         }
         let mut ahead = samples.iter().skip(AHEAD);
@@ -83,7 +83,7 @@ impl Densify {
     /// Fills the slot of one row.
     fn row<C: Column>(&self, columns: &[C], row: usize, slot: &mut [u8]) -> Result<()> {
         let entries = self.0.entries(row);
-        let columns = self.0.checked(columns, row, entries.clone())?;
+        let columns = self.0.check_columns(columns, row, entries.clone())?;
         let values = entry_bytes(self.0.values(), entries);
         slot.fill(0);
         if !is_ascending(columns) && self.0.repeats(columns, row)? {
@@ -231,7 +231,7 @@ impl EntryField {
         samples
             .iter()
             .map(|&sample| number(sample))
-            .try_for_each(|row| self.rows.checked(columns, row, self.rows.entries(row)).map(|_| ()))
+            .try_for_each(|row| self.rows.check_columns(columns, row, self.rows.entries(row)).map(|_| ()))
     }
 }
 

@@ -90,7 +90,7 @@ impl Steps {
     }
 
     /// Visits runs of steps that exist in a window: the places of a run, and the row of the first of them.
-    fn existing(&self, window: Place, mut each: impl FnMut(Range<usize>, usize)) {
+    fn visit_existing(&self, window: Place, mut each: impl FnMut(Range<usize>, usize)) {
         let Place { row, missing, end } = window;
         if let Self::Range { start, len, every: 1 } = *self {
             let zeros = missing.saturating_sub(start).min(len);
@@ -152,7 +152,7 @@ impl<P: Places> Form for Window<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        self.gather(members.take(range), target, slots)
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
@@ -178,7 +178,7 @@ impl<P: Places> Padding for Window<P> {
         let Span { values, rows, steps } = &self.span;
         let row = rows.bytes() / values.dtype().size();
         let place = self.windows.place(members.rows(member..member + 1)[0]);
-        steps.existing(place, |places, _| each(places.start * row..places.end * row));
+        steps.visit_existing(place, |places, _| each(places.start * row..places.end * row));
     }
 }
 
@@ -186,7 +186,7 @@ impl<P: Places> Window<P> {
     fn copy(&self, window: u64, slot: &mut [u8]) {
         let Span { values, rows, steps } = &self.span;
         let (bytes, mut filled) = (rows.bytes(), 0);
-        steps.existing(self.windows.place(window), |places, first| {
+        steps.visit_existing(self.windows.place(window), |places, first| {
             let (before, data) = slot[filled..places.end * bytes].split_at_mut(places.start * bytes - filled);
             before.fill(0);
             copy_rows(values.bytes(), rows, first, places.len(), data);
@@ -197,7 +197,7 @@ impl<P: Places> Window<P> {
 
     fn prefetch(&self, window: u64) {
         let Span { values, rows, steps } = &self.span;
-        steps.existing(self.windows.place(window), |places, row| {
+        steps.visit_existing(self.windows.place(window), |places, row| {
             prefetch_rows(values.bytes(), rows, row, places.len() * rows.bytes());
         });
     }
@@ -222,14 +222,14 @@ impl<P: Places> Form for WindowMask<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        self.gather(members.take(range), target, slots)
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             for (slot, &window) in batch.chunks_exact_mut(self.steps.len()).zip(wanted) {
                 slot.fill(0);
-                self.steps.existing(self.windows.place(window), |places, _| slot[places].fill(1));
+                self.steps.visit_existing(self.windows.place(window), |places, _| slot[places].fill(1));
             }
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<L: Lookup> Form for WindowRow<L> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        self.gather(members.take(range), target, slots)
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {

@@ -197,7 +197,7 @@ impl Collation {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
-    pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
+    pub(crate) fn with_marks(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
         let mut fields: Vec<(String, Arc<dyn Form>)> =
             self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
         let marks: [(&str, Arc<dyn Form>); 2] =
@@ -235,7 +235,7 @@ impl Collation {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
-    pub(crate) fn typed(&self, options: &CollateOptions) -> Result<CollateOptions> {
+    pub(crate) fn with_typed_padding(&self, options: &CollateOptions) -> Result<CollateOptions> {
         let dtype = |(name, slot): &(String, Slot)| Ok(slot.dtype(self.forms[self.place(name)?].dtype()));
         let dtypes = options.slots.iter().map(dtype).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> = options.slots.iter().map(|(name, _)| name.clone()).collect();
@@ -247,7 +247,7 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
     /// padding value are not those of an element.
-    pub(crate) fn slotted(mut self, options: &CollateOptions) -> Result<Self> {
+    pub(crate) fn with_slots(mut self, options: &CollateOptions) -> Result<Self> {
         for (name, slot) in &options.slots {
             let place = self.place(name)?;
             let inner = Arc::clone(&self.forms[place]);
@@ -405,15 +405,15 @@ impl Collation {
     /// # Errors
     /// The errors of collation, and [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let members = self.one(sample);
+        let members = self.members_of_one(sample);
         let fields = self.names.iter().zip(&self.forms).take(self.own);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+        fields.map(|(name, form)| Ok((name.clone(), form_one(&**form, &members)?))).collect()
     }
 
     /// The members of a batch that holds one sample of the only source, whole.
-    fn one(&self, sample: u64) -> Members {
+    fn members_of_one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
-            return Members::listed(Taken::stored(&[sample]), 0).with_entries(&self.compressed);
+            return Members::of_samples(Taken::as_stored(&[sample]), 0).with_entries(&self.compressed);
         };
         let guide = guide.first();
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
@@ -435,7 +435,7 @@ fn shape_text(shape: &[Option<usize>]) -> String {
 }
 
 /// The field of a batch of one sample, as an array without the first dimension.
-pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
+pub(super) fn form_one(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
     let too_large = || CollateCause::BatchTooLarge { samples: 1, row: usize::MAX };

@@ -212,7 +212,7 @@ impl GroupDatasetBuilder {
             return Err(DatasetCause::RowsOfIds { field: name, found: rows, expected }.into());
         }
         let sequences = Sequences::new(&name, values, &self.groups.offsets)?;
-        self.fields = self.fields.variable(name, sequences.ordered(self.groups.order.clone()));
+        self.fields = self.fields.variable(name, sequences.with_order(self.groups.order.clone()));
         Ok(self)
     }
 

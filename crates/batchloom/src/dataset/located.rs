@@ -33,7 +33,7 @@ pub(crate) struct Places {
 impl Located {
     /// The places of the samples of several datasets, one after the other: of each, the number of its samples, of the
     /// sources that it has, and the places of its samples.
-    pub(super) fn joined(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
+    pub(super) fn join(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
         let (mut before, mut first) = (0, 0);
         let source = |(samples, sources, located)| {
             let source = Source { before, first, located };
@@ -48,7 +48,7 @@ impl Located {
     ///
     /// # Errors
     /// The errors of [`Selection::within`].
-    pub(super) fn selected(self, selection: &Selection) -> crate::Result<Self> {
+    pub(super) fn select(self, selection: &Selection) -> crate::Result<Self> {
         let selection = match &self.selection {
             None => selection.clone(),
             Some(outer) => selection.within(outer)?,

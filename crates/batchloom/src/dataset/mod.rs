@@ -177,7 +177,7 @@ impl Dataset {
     /// [`Kind::Argument`](crate::Kind::Argument) if there are no datasets, if their fields differ in name, type or
     /// shape, or if samples are made on demand: one [`Source`] may read all of them.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
-        Self::joined(parts, false)
+        Self::join(parts, false)
     }
 
     /// Puts datasets together like [`concat`](Self::concat), for a [`Mix`](crate::draws::Mix) of them. Batches hold
@@ -186,10 +186,10 @@ impl Dataset {
     /// # Errors
     /// As [`concat`](Self::concat), and if a field is named `source`.
     pub fn sources(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
-        Self::joined(parts, true)
+        Self::join(parts, true)
     }
 
-    fn joined(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
+    fn join(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
         let parts = parts.into_iter().map(|part| part.0).collect();
         Ok(Self(Arc::new(Concatenated::new(parts, says_source)?)))
     }

@@ -183,13 +183,13 @@ impl Total {
             return None;
         }
         let numerator = self.numerator + digits(share) * self.denominator;
-        Some(Self { numerator, ..self }.meant())
+        Some(Self { numerator, ..self }.simplify())
     }
 
     /// The simple fraction that this is near to, or itself.
-    fn meant(self) -> Self {
+    fn simplify(self) -> Self {
         let whole = self.denominator << DIGITS;
-        let (above, below) = nearest(self.numerator, whole);
+        let (above, below) = nearest_fraction(self.numerator, whole);
         let distance = (above * whole).abs_diff(self.numerator * below);
         match distance.saturating_mul(NEAR) < below * whole {
             true => Self { numerator: above << DIGITS, denominator: below },
@@ -227,7 +227,7 @@ fn digits(share: f64) -> u128 {
 
 /// The fraction nearest to `numerator / denominator` with a denominator of at most `MOST_DENOMINATOR`, by its continued
 /// fraction.
-fn nearest(numerator: u128, denominator: u128) -> (u128, u128) {
+fn nearest_fraction(numerator: u128, denominator: u128) -> (u128, u128) {
     let (mut rest, mut divisor) = (numerator, denominator);
     let (mut last, mut now) = ((0, 1), (1, 0));
     while divisor > 0 {

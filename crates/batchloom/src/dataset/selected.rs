@@ -48,7 +48,7 @@ impl Kind for Selected {
     fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation> {
         let collation = self.whole.collation(rule, options, epoch)?;
         let sizes = |ragged: Ragged| Ragged { sizes: self.sizes.clone().unwrap_or(ragged.sizes), ..ragged };
-        let located = collation.located.selected(&self.selection)?;
+        let located = collation.located.select(&self.selection)?;
         Ok(Collation { ragged: collation.ragged.map(sizes), located, ..collation })
     }
 

@@ -72,7 +72,7 @@ impl Numbers {
     ///
     /// # Errors
     /// [`Kind::Memory`](crate::Kind::Memory).
-    fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
+    fn from_list(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
         let first = list.clone().next().unwrap_or(0);
         if list.clone().zip(first..).all(|(number, expected)| number == expected) {
             return Ok(Self::Range(first..first + list.len() as u64));
@@ -129,16 +129,16 @@ impl Selection {
         match list.iter().find(|&&number| number >= samples) {
             _ if list.is_empty() => Err(SelectionCause::Empty { samples }.into()),
             Some(&sample) => Err(BatchingCause::SampleRange { sample, samples }.into()),
-            None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples)?, samples)),
+            None => Ok(Self::of(Numbers::from_list(list.iter().copied(), samples)?, samples)),
         }
     }
 
     fn of(numbers: Numbers, samples: u64) -> Self {
-        Self::placed(numbers, samples, 0, samples)
+        Self::from_base(numbers, samples, 0, samples)
     }
 
     /// Numbers that count from `base`, out of `samples` of the `total` that there are.
-    fn placed(numbers: Numbers, samples: u64, base: u64, total: u64) -> Self {
+    fn from_base(numbers: Numbers, samples: u64, base: u64, total: u64) -> Self {
         let text = numbers.text(base, total);
         Self { numbers, samples, base, total, text }
     }
@@ -317,9 +317,9 @@ impl Selection {
             (Numbers::Range(inner), Numbers::Range(outer)) => {
                 Numbers::Range(outer.start + inner.start..outer.start + inner.end)
             }
-            _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples)?,
+            _ => Numbers::from_list(self.iter().map(|place| outer.get(place)), outer.samples)?,
         };
-        Ok(Self::placed(numbers, outer.samples, outer.base, outer.total))
+        Ok(Self::from_base(numbers, outer.samples, outer.base, outer.total))
     }
 
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
@@ -334,7 +334,7 @@ impl Selection {
         }
         let numbers = match &self.numbers {
             Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
-            _ => Numbers::listed(self.iter().map(|number| number - span.start), samples)?,
+            _ => Numbers::from_list(self.iter().map(|number| number - span.start), samples)?,
         };
         let base = self.base + span.start;
         Ok(Self { numbers, samples, base, total: self.total, text: Arc::clone(&self.text) })
@@ -347,7 +347,7 @@ impl Selection {
     /// [`Kind::Range`](crate::Kind::Range) if the data that is there does not lie in all of it.
     pub fn restored(self, base: u64, total: u64) -> Result<Self> {
         match base.checked_add(self.samples).filter(|&end| end <= total) {
-            Some(_) => Ok(Self::placed(self.numbers, self.samples, base, total)),
+            Some(_) => Ok(Self::from_base(self.numbers, self.samples, base, total)),
             None => {
                 let (sample, samples) = (base.saturating_add(self.samples), total);
                 Err(BatchingCause::SampleRange { sample, samples }.into())

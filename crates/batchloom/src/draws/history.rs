@@ -77,7 +77,7 @@ impl History {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not those of as many
     /// sources.
-    pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
+    pub(super) fn with_schedule(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// The same history until a place, and then other weights.
-    pub(super) fn replaced(&self, place: (u64, u64), schedule: &Schedule) -> Self {
+    pub(super) fn replace_from(&self, place: (u64, u64), schedule: &Schedule) -> Self {
         // Weights that were given for this place or a later one have not been used.
         let before = self.0.iter().filter(|given| given.place < place).cloned();
         Self(before.chain([Given { place, schedule: Arc::clone(schedule) }]).collect())

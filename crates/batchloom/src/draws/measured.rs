@@ -27,12 +27,12 @@ pub(super) struct Measured(OnceLock<Vec<u32>>);
 
 impl Measured {
     /// The samples that an epoch draws, in order.
-    pub(super) fn listed(&self, mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> &[u32] {
-        self.0.get_or_init(|| listed(mix, seed, epoch, shuffled))
+    pub(super) fn samples_of_epoch(&self, mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> &[u32] {
+        self.0.get_or_init(|| list_samples(mix, seed, epoch, shuffled))
     }
 }
 
-fn listed(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
+fn list_samples(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
     let Some(sizes) = mix.sizes() else { return Vec::new() };
     let total = |source: usize| -> u128 {
         (0..mix.count(source)).map(|number| u128::from(size(mix, sizes, source, number))).sum()
@@ -88,12 +88,14 @@ impl Run<'_> {
         let passes = |source: usize| u128::from(epochs).saturating_mul(self.totals[source]);
         match self.mix.exhausted() {
             Exhausted::Renormalise => passes(source),
-            Exhausted::Stop | Exhausted::Repeat => self.scaled(source, passes(self.limiting), self.limiting),
+            Exhausted::Stop | Exhausted::Repeat => {
+                self.scale_sizes(source, passes(self.limiting), self.limiting)
+            }
         }
     }
 
     /// The sizes of a source while `other` has `sizes`.
-    fn scaled(&self, source: usize, sizes: u128, other: usize) -> u128 {
+    fn scale_sizes(&self, source: usize, sizes: u128, other: usize) -> u128 {
         let (own, other) = (u128::from(self.ratios[source]), u128::from(self.ratios[other]));
         (sizes / other).saturating_mul(own).saturating_add((sizes % other * own).div_ceil(other))
     }
@@ -123,7 +125,9 @@ impl Run<'_> {
         let end = |source: usize| match self.mix.exhausted() {
             _ if self.ratios[source] == 0 => at(source),
             Exhausted::Renormalise => at(source) + left(source),
-            Exhausted::Stop | Exhausted::Repeat => at(source) + self.scaled(source, left(limiting), limiting),
+            Exhausted::Stop | Exhausted::Repeat => {
+                at(source) + self.scale_sizes(source, left(limiting), limiting)
+            }
         };
         (0..self.mix.len()).map(end).collect()
     }

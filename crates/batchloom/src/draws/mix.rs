@@ -125,7 +125,7 @@ impl Mix {
     /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not as those of
     /// [`new`](Self::new), or if a source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
-        let mix = Self { history: self.history.scheduled(changes)?, ..self };
+        let mix = Self { history: self.history.with_schedule(changes)?, ..self };
         mix.require("samples", |source| mix.count(source) > 0)?;
         mix.require_measured()?;
         Ok(mix)
@@ -261,16 +261,16 @@ impl Mix {
     }
 
     /// The same sources, with other weights from a place on.
-    pub(crate) fn replaced(&self, place: (u64, u64), other: &Self) -> Self {
-        Self { history: self.history.replaced(place, other.given()), ..self.clone() }
+    pub(crate) fn replace_from(&self, place: (u64, u64), other: &Self) -> Self {
+        Self { history: self.history.replace_from(place, other.last_schedule()), ..self.clone() }
     }
 
     /// Returns true if the weights that were given last are the same.
     pub(crate) fn weighs_like(&self, other: &Self) -> bool {
-        self.given() == other.given()
+        self.last_schedule() == other.last_schedule()
     }
 
-    fn given(&self) -> &Schedule {
+    fn last_schedule(&self) -> &Schedule {
         self.history.last()
     }
 

@@ -138,7 +138,7 @@ impl Passage for Run<'_> {
         };
         if stop > self.len {
             let counts = turns.counts_at(stop - self.len);
-            self.take(turns.capped(counts.into()));
+            self.take(turns.cap(counts.into()));
         }
         if position.is_some_and(|position| position <= stop) { Reached::Position } else { Reached::Amount }
     }

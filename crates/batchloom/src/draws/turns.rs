@@ -81,7 +81,7 @@ impl Turns {
     }
 
     /// The first `counts` turns of each source.
-    pub(super) fn capped(self, counts: Arc<[u64]>) -> Self {
+    pub(super) fn cap(self, counts: Arc<[u64]>) -> Self {
         Self { counts, ..self }
     }
 

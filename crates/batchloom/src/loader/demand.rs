@@ -236,7 +236,7 @@ impl DirectTask {
                     return Err((member, ReadError::Failed { sample, cause }.into()));
                 }
                 Err(Refusal::Differs(layout)) => {
-                    return Err((member, direct.expected.differs(direct.first, &layout, sample).into()));
+                    return Err((member, direct.expected.layout_error(direct.first, &layout, sample).into()));
                 }
             }
         }
@@ -331,7 +331,7 @@ impl ReadTask {
             [] => ReadPart { outcomes: Vec::new(), samples: Arc::new(Held(Vec::new())) },
             samples => self.demand.reader.read(&ReadRequest { samples, ..request })?,
         };
-        Ok(part.among(banned))
+        Ok(part.insert_banned(banned))
     }
 
     /// True for each member that is banned. Empty if all count.

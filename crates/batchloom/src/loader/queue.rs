@@ -234,7 +234,7 @@ impl Queue {
                 None => {
                     let begun = Instant::now();
                     let inner = self.work.wait(&self.inner, inner, self.awake(), Duration::MAX);
-                    self.progress.meter.idle(begun.elapsed());
+                    self.progress.meter.count_idle(begun.elapsed());
                     inner
                 }
             };

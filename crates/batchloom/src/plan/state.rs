@@ -175,15 +175,15 @@ impl Plan {
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
         let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
         let rest = match self.recipe().sources() {
-            Some(mix) => rest.weighed_like(mix)?,
+            Some(mix) => rest.weigh_like(mix)?,
             None => rest,
         };
-        Ok(rest.banning())
+        Ok(rest.with_own_bans())
     }
 
     /// The same rest of an epoch, where the samples are banned that were asked for.
-    fn banning(self) -> Self {
-        let bans = self.recipe().bans.asked_from(self.epoch(), first(&self.past));
+    fn with_own_bans(self) -> Self {
+        let bans = self.recipe().bans.with_asked_from(self.epoch(), first(&self.past));
         if bans.changes() == self.recipe().bans.changes() {
             return self;
         }
@@ -193,7 +193,7 @@ impl Plan {
     }
 
     /// The same rest of an epoch, with the weights of `other` from its first undelivered pool on, if they differ.
-    fn weighed_like(self, other: &Mix) -> Result<Self> {
+    fn weigh_like(self, other: &Mix) -> Result<Self> {
         let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else {
             return Ok(self);
         };
@@ -203,7 +203,7 @@ impl Plan {
             return Err(PlanCause::conflict("largest_first", "other weights", reason).into());
         }
         let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
-        let mix = Some(mix.replaced(place, other));
+        let mix = Some(mix.replace_from(place, other));
         let recipe = self.recipe().with_options(|options| options.mix = mix);
         let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
         let rest = Self::new(epoch, self.world_size, self.past.clone());

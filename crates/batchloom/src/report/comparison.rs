@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 use super::error::ReportCause;
-use super::statistics::counted;
+use super::statistics::count_in_words;
 use crate::batching::error::BatchingCause;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
@@ -268,8 +268,9 @@ impl Comparison {
 /// rule has a separate line, for terminals of 80 columns.
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));
-        writeln!(formatter, "{samples}, {tokens}, {}", counted(self.world_size.into(), "rank"))?;
+        let (samples, tokens) =
+            (count_in_words(self.samples, "sample"), count_in_words(self.tokens, "token"));
+        writeln!(formatter, "{samples}, {tokens}, {}", count_in_words(self.world_size.into(), "rank"))?;
         let cells = self.cells();
         let width = |column: usize| {
             let widest = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);

@@ -143,7 +143,7 @@ impl Run {
 
     /// The plan of the epoch under way, or else of the next one.
     pub fn current(&self) -> Plan {
-        if self.live().is_some() { self.part.plan.clone() } else { self.upcoming() }
+        if self.live_progress().is_some() { self.part.plan.clone() } else { self.upcoming() }
     }
 
     /// The plan of a whole epoch of this run.
@@ -161,7 +161,7 @@ impl Run {
 
     /// The number of batches in the whole of that epoch, whatever was taken of it.
     pub fn len(&self) -> u64 {
-        self.current().whole().steps_of(self.rank)
+        self.current().whole_epoch().steps_of(self.rank)
     }
 
     /// Returns true if that number is 0, which happens only if a rule drops every sample of an epoch.
@@ -172,7 +172,7 @@ impl Run {
     /// The number of batches that are left of that epoch: all of them, unless it is under way, or a state in it was
     /// loaded.
     pub fn remaining(&self) -> u64 {
-        match self.live() {
+        match self.live_progress() {
             Some(progress) => progress.left(),
             None => self.upcoming().steps_of(self.rank),
         }
@@ -362,7 +362,7 @@ impl Run {
     }
 
     /// The same run for another rank from the next epoch on, which has the plan `plan`.
-    pub(crate) fn served(&self, rank: u32, plan: Plan) -> Self {
+    pub(crate) fn for_rank(&self, rank: u32, plan: Plan) -> Self {
         let (part, progress) = (self.part.clone(), self.progress.clone());
         let mut other = Self { rank: self.rank, part, progress, left: None };
         other.serve_plan(rank, plan);
@@ -400,7 +400,7 @@ impl Run {
     }
 
     /// The progress of the epoch under way.
-    fn live(&self) -> Option<&Progress> {
+    fn live_progress(&self) -> Option<&Progress> {
         self.progress.as_deref().filter(|progress| progress.is_live())
     }
 

@@ -46,7 +46,7 @@ impl Tensor {
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
         let (text, start) = header_of(&file)?;
-        let Header { dtype, is_fortran, shape } = described(text)?;
+        let Header { dtype, is_fortran, shape } = parse_header(text)?;
         let values = file.slice(start..);
         let compact = Layout::compact(&shape, dtype.size());
         let layout = compact.filter(|layout| layout.elements() * dtype.size() == values.len());
@@ -84,7 +84,7 @@ fn header_of(file: &[u8]) -> Result<(&str, usize)> {
 }
 
 /// Reads the text of a header, a dict of Python.
-fn described(text: &str) -> Result<Header> {
+fn parse_header(text: &str) -> Result<Header> {
     let wrong = || {
         let shown: String = text.trim_end().chars().take(200).collect();
         no_file(format!("its header is {shown}; expected descr, fortran_order and shape"))
@@ -93,10 +93,10 @@ fn described(text: &str) -> Result<Header> {
     let mut rest =
         text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?.trim();
     while !rest.is_empty() {
-        let (key, after) = quoted(rest).ok_or_else(wrong)?;
+        let (key, after) = parse_quoted(rest).ok_or_else(wrong)?;
         let value = after.trim_start().strip_prefix(':').ok_or_else(wrong)?.trim_start();
         let after = match key {
-            "descr" => match quoted(value) {
+            "descr" => match parse_quoted(value) {
                 Some((spelling, after)) => {
                     descr = Some(spelling);
                     after
@@ -126,11 +126,11 @@ fn described(text: &str) -> Result<Header> {
     let (Some(descr), Some(is_fortran), Some(shape)) = (descr, is_fortran, shape) else {
         return Err(wrong());
     };
-    Ok(Header { dtype: named(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
+    Ok(Header { dtype: parse_dtype(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
 }
 
 /// A text in quotes, and what follows it.
-fn quoted(text: &str) -> Option<(&str, &str)> {
+fn parse_quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|first| ['\'', '"'].contains(first))?;
     text[1..].split_once(quote)
 }
@@ -154,7 +154,7 @@ fn lengths(text: &str) -> Option<(Vec<usize>, &str)> {
 }
 
 /// The type that NumPy writes so, in the byte order of this machine.
-fn named(descr: &str) -> Option<DType> {
+fn parse_dtype(descr: &str) -> Option<DType> {
     let own = if cfg!(target_endian = "little") { '<' } else { '>' };
     let (order, kind) = descr.split_at_checked(1)?;
     let dtype = match kind {

@@ -37,7 +37,7 @@ impl Tensor {
         });
         let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
             let dtype = view.dtype();
-            let dtype = known(dtype)
+            let dtype = convert_dtype(dtype)
                 .ok_or_else(|| no_file(format!("array {name} is of type {dtype:?}, which is not here")))?;
             let tensor = Self::from_bytes(file.slice_ref(view.data()), dtype, view.shape())?;
             Ok((name, tensor))
@@ -47,7 +47,7 @@ impl Tensor {
 }
 
 /// The type of the engine for one of the format.
-fn known(dtype: Dtype) -> Option<DType> {
+fn convert_dtype(dtype: Dtype) -> Option<DType> {
     Some(match dtype {
         Dtype::BOOL => DType::Bool,
         Dtype::U8 => DType::U8,

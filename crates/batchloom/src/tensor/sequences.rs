@@ -94,7 +94,7 @@ impl Sequences {
     }
 
     /// The same samples, if the value at each place is a row of `order`.
-    pub(crate) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
+    pub(crate) fn with_order(self, order: Option<Arc<[u64]>>) -> Self {
         Self { order, ..self }
     }
 

@@ -154,7 +154,7 @@ impl SparseRows {
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix.
-    pub(crate) fn checked<'a, C: Column>(
+    pub(crate) fn check_columns<'a, C: Column>(
         &self,
         columns: &'a [C],
         row: usize,
@@ -197,7 +197,7 @@ impl SparseRows {
     ) -> Result<bool> {
         let mut repeats = false;
         for (row, entries) in rows {
-            let columns = self.checked(columns, row, entries)?;
+            let columns = self.check_columns(columns, row, entries)?;
             repeats |= !is_ascending(columns) && self.repeats(columns, row)?;
         }
         Ok(repeats)

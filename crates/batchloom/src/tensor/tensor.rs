@@ -326,7 +326,7 @@ impl Tensor {
     /// holds another number of elements.
     pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         let size = self.dtype.size();
-        let layout = Layout::compact(shape, size)?.starting(self.layout.offset());
+        let layout = Layout::compact(shape, size)?.starting_at(self.layout.offset());
         (self.layout.is_compact(size) && layout.elements() == self.layout.elements())
             .then(|| Self { layout, ..self.clone() })
     }

@@ -18,7 +18,7 @@ use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, formed};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, form_one};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
@@ -231,9 +231,9 @@ impl Kind for MapDataset {
         };
         let plain = Self { sizes: None, variable: None, on_error: OnError::Raise, ..self.clone() };
         let collated = plain.collate(&FixedSize::new(1)?.into(), &CollateOptions::default(), read)?;
-        let members = Members { samples: vec![sample], ..Members::uniform(1, 0) };
+        let members = Members { samples: vec![sample], ..Members::of_count(1, 0) };
         let fields = collated.collation.names.iter().zip(&collated.collation.forms);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+        fields.map(|(name, form)| Ok((name.clone(), form_one(&**form, &members)?))).collect()
     }
 
     fn reader(&self) -> Option<&Arc<dyn Reader>> {
@@ -242,9 +242,9 @@ impl Kind for MapDataset {
 
     fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
         if self.reader.makes_batches() {
-            return whole(self, rule, options, read);
+            return collate_whole(self, rule, options, read);
         }
-        ReadBatch::new(self, read)?.collated(self, rule, options)
+        ReadBatch::new(self, read)?.collate(self, rule, options)
     }
 
     fn collate_ahead(
@@ -273,7 +273,7 @@ impl Kind for MapDataset {
             fields.push((name.clone(), Arc::new(DirectSlots { dtype, shape: fixed })));
         }
         let own = fields.len();
-        let described = described(self, rule, options, false);
+        let described = describing_fields(self, rule, options, false);
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = self.collation(rule, options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
@@ -338,7 +338,7 @@ impl ReadBatch {
     }
 
     /// The fields of the batch.
-    fn collated(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
+    fn collate(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
         let names = Arc::clone(&self.first.1.structure.names);
         self.check_structure()?;
         let slot = |name: &String| options.slots.iter().find(|(field, _)| field == name);
@@ -361,7 +361,7 @@ impl ReadBatch {
             return Err(ReadError::NothingToPack { rule: rule.name(), sample: self.first.0 }.into());
         }
         let own = fields.len();
-        let described = described(dataset, rule, &options, variable);
+        let described = describing_fields(dataset, rule, &options, variable);
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = dataset.collation(rule, &options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
@@ -480,7 +480,12 @@ impl ReadBatch {
 }
 
 /// The fields of a batch that was made as a whole.
-fn whole(dataset: &MapDataset, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
+fn collate_whole(
+    dataset: &MapDataset,
+    rule: &Rule,
+    options: &CollateOptions,
+    read: BatchRead,
+) -> Result<Collated> {
     let sample = read.samples.first().copied().unwrap_or(0);
     let part = read.parts.into_iter().next().map(|(_, part)| part);
     let missing = || ReadError::Failed { sample, cause: SourceError::from("its batch was not made").into() };
@@ -520,7 +525,7 @@ fn check_names<'a>(
 }
 
 /// The fields that describe a batch of samples with sizes.
-fn described(
+fn describing_fields(
     dataset: &MapDataset,
     rule: &Rule,
     options: &CollateOptions,

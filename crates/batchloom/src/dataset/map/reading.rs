@@ -112,7 +112,7 @@ impl ReadSamples for Spread {
 
 impl ReadPart {
     /// The part that has these samples, with the samples where `banned` is true banned.
-    pub(crate) fn among(self, banned: &[bool]) -> Self {
+    pub(crate) fn insert_banned(self, banned: &[bool]) -> Self {
         let Self { outcomes, samples } = self;
         let mut read = outcomes.into_iter().enumerate().peekable();
         let (mut all, mut places) = (Vec::new(), Vec::new());
@@ -203,7 +203,7 @@ pub enum Refusal {
 
 impl SampleLayout {
     /// The error for a sample whose `layout` differs from this one, that of sample `first`.
-    pub(crate) fn differs(&self, first: u64, layout: &Self, sample: u64) -> ReadError {
+    pub(crate) fn layout_error(&self, first: u64, layout: &Self, sample: u64) -> ReadError {
         if layout.structure != self.structure {
             let (structure, expected) = (layout.structure.to_string(), self.structure.to_string());
             return ReadError::Structure { sample, found: structure, first, expected };

@@ -359,9 +359,9 @@ impl WindowDataset {
         let Windows { series, holders, .. } = &*self.windows;
         Ok(WindowCounts {
             samples: self.windows.len(),
-            windows: self.windows.distinct()?,
+            windows: self.windows.count_distinct()?,
             series: series.len(),
-            padded: self.windows.padded(),
+            padded: self.windows.count_padded(),
             without: series.len() - holders.len(),
         })
     }
@@ -474,7 +474,7 @@ impl Kind for WindowDataset {
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
-        let covered = self.windows.covered(samples);
+        let covered = self.windows.find_covered(samples);
         let whole = self.beside.iter().filter_map(|(_, beside)| Some(0..beside.values()?.shape()[0]));
         self.spans.iter().map(|_| covered.clone()).chain(whole).collect()
     }
