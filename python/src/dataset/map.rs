@@ -22,7 +22,7 @@ use super::Dataset;
 use super::processes::{ABSENT, Line, Place, Processes, Request};
 use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
-use crate::dlpack::{Tensor, lent};
+use crate::dlpack::{Tensor, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
 use crate::interpreter::{Visit, enter};
 
@@ -80,10 +80,10 @@ impl PythonReader {
                 // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
                 let done = mem::take(&mut *lock(&self.done));
                 drop(done);
-                read(py).map_err(|error| failed(request, Box::new(error)))
+                read(py).map_err(|error| reading_error(request, Box::new(error)))
             })
         });
-        visited.unwrap_or_else(|| Err(failed(request, "the interpreter is ending".into())))
+        visited.unwrap_or_else(|| Err(reading_error(request, "the interpreter is ending".into())))
     }
 
     /// Reads samples here, one after the other.
@@ -124,7 +124,7 @@ impl PythonReader {
             Ok(())
         };
         let answer = processes.get().ask(&line, Some(request.stop), None, write);
-        let answer = answer.map_err(|error| failed(request, Box::new(error)))?;
+        let answer = answer.map_err(|error| reading_error(request, Box::new(error)))?;
         self.visit(request, |py| {
             let (part, outcomes): (u64, Vec<Bound<'_, PyAny>>) = self.answer(py, &answer.bytes)?.extract()?;
             let outcome = |object: Bound<'_, PyAny>| match object.cast::<PyBaseException>() {
@@ -219,7 +219,10 @@ impl PythonReader {
     ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
         let places: Option<Vec<_>> = memory.iter().map(|region| processes.place(region)).collect();
         let places = places.ok_or_else(|| {
-            failed(request, "a block lies in no memory that processes share; please report this".into())
+            reading_error(
+                request,
+                "a block lies in no memory that processes share; please report this".into(),
+            )
         })?;
         let write = |message: &mut Request<'_>| {
             message.kind(b'F').layout(expected)?;
@@ -229,7 +232,7 @@ impl PythonReader {
             Ok(())
         };
         let answer = processes.ask(&processes.lend(), Some(request.stop), None, write);
-        match answer.map_err(|error| failed(request, Box::new(error)))? {
+        match answer.map_err(|error| reading_error(request, Box::new(error)))? {
             answer if answer.bytes.is_empty() => Ok(all_there(request)),
             answer => self.visit(request, |py| self.outcomes(&self.answer(py, &answer.bytes)?)),
         }
@@ -253,7 +256,7 @@ fn all_there(request: &ReadRequest<'_>) -> Vec<Result<(), Refusal>> {
 }
 
 /// The error for a failure that no one sample is to blame for.
-fn failed(request: &ReadRequest<'_>, cause: SourceError) -> Error {
+fn reading_error(request: &ReadRequest<'_>, cause: SourceError) -> Error {
     let sample = request.samples.first().copied().unwrap_or(0);
     ReadError::Failed { sample, cause: Cause::from(cause) }.into()
 }
@@ -370,7 +373,8 @@ impl HeldThere {
         target: &mut [u8],
     ) -> PyResult<()> {
         let object = &self.object;
-        let lend = |py: Python<'_>| lent(object.bind(py).call_method1("allocate", (target.len(),))?.as_any());
+        let lend =
+            |py: Python<'_>| take_over(object.bind(py).call_method1("allocate", (target.len(),))?.as_any());
         let mut shared = enter(lend)?;
         let place = self.processes.get().place(shared.as_mut());
         let place = place.ok_or_else(|| LoaderError::new_err("memory was not noted; please report this"))?;

@@ -21,8 +21,8 @@ use self::selection::Selection;
 use crate::batching::{Rule, parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::labels::counted;
-use crate::memory::collected;
+use crate::labels::counts_to_python;
+use crate::memory::collect;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -155,7 +155,7 @@ impl Dataset {
             };
         }
         if let Some(own) = own {
-            dataset = dataset.sizes(collected(sizes(own)?.iter().copied())?);
+            dataset = dataset.sizes(collect(sizes(own)?.iter().copied())?);
         }
         dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
@@ -221,7 +221,7 @@ impl Dataset {
         next_tokens: bool,
     ) -> PyResult<(Tensor, Option<u32>)> {
         let count = || self.0.count_labels(field, &rule.0, next_tokens);
-        counted(&py.detach(count).map_err(|error| raise(&error))?)
+        counts_to_python(&py.detach(count).map_err(|error| raise(&error))?)
     }
 
     /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after

@@ -291,7 +291,7 @@ impl Connection {
         let message = [&length.to_be_bytes(), message].concat();
         let mut sent = 0;
         while sent < message.len() {
-            sent += wait.patiently(|| (&self.stream).write(&message[sent..]))?;
+            sent += wait.transfer(|| (&self.stream).write(&message[sent..]))?;
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Connection {
     fn receive(&self, bytes: &mut [u8], wait: &mut Wait<'_>) -> io::Result<()> {
         let mut there = 0;
         while there < bytes.len() {
-            there += wait.patiently(|| (&self.stream).read(&mut bytes[there..]))?;
+            there += wait.transfer(|| (&self.stream).read(&mut bytes[there..]))?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Wait<'_> {
     ///
     /// # Errors
     /// The process has ended, or does not stop.
-    fn patiently(&mut self, mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    fn transfer(&mut self, mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         loop {
             match step() {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
