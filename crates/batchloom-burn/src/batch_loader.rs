@@ -124,7 +124,7 @@ impl<O: 'static> BatchLoader<O> {
     }
 
     /// The part that items `start..end` are.
-    fn sliced(&self, start: usize, end: usize) -> Result<Part> {
+    fn part_of_items(&self, start: usize, end: usize) -> Result<Part> {
         let items = self.num_items();
         Ok(match part_of(start, end, items)? {
             (0, 1) => self.part.clone(),
@@ -158,7 +158,7 @@ impl<O: 'static> DataLoader<O> for BatchLoader<O> {
     /// The part of one of several devices, from the items that Burn divides. A slice that is no part yields its error
     /// in place of the first batch.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<O>> {
-        let part = self.sliced(start, end).unwrap_or_else(Part::Refused);
+        let part = self.part_of_items(start, end).unwrap_or_else(Part::Refused);
         Arc::new(Self { part, make: Arc::clone(&self.make), device: self.device.clone() })
     }
 }

@@ -85,7 +85,7 @@ impl PlanFile {
 
     /// Builds the plan that the file was written for, over the lengths that it names, or over those that `given` were read
     /// from standard input, if it names that.
-    pub(crate) fn rebuilt(&self, tables: &dyn Tables, given: Option<&Sizes>) -> Result<Plan> {
+    pub(crate) fn rebuild(&self, tables: &dyn Tables, given: Option<&Sizes>) -> Result<Plan> {
         let count = match self.count.as_deref() {
             Some("words") => Count::Words,
             Some("characters") => Count::Characters,

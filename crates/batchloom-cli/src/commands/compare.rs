@@ -48,7 +48,7 @@ fn budget(sizes: &Sizes, rules: &Rules) -> Result<Budget> {
     if !(1.0..1e18).contains(&tokens) {
         bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");
     }
-    let tokens = whole(tokens);
+    let tokens = to_integer(tokens);
     let longest = sizes.as_slice().iter().enumerate().max_by_key(|(_, size)| **size);
     if let Some((sample, &size)) = longest.filter(|(_, size)| u64::from(**size) > tokens) {
         bail!(
@@ -60,6 +60,6 @@ fn budget(sizes: &Sizes, rules: &Rules) -> Result<Budget> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with limits before")]
-fn whole(number: f64) -> u64 {
+fn to_integer(number: f64) -> u64 {
     number as u64
 }

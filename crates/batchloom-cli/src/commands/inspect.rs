@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use arrow_schema::DataType;
 use serde::Serialize;
 
-use crate::output::{Output, counted};
+use crate::output::{Output, count_in_words};
 use crate::read::{Form, Tables, npy_array};
 
 /// A file and its columns.
@@ -34,11 +34,11 @@ pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut 
     let mut text = String::new();
     for file in &inspected {
         let count = |count: Option<u64>, thing: &str| match count {
-            Some(count) => counted(count, thing),
+            Some(count) => count_in_words(count, thing),
             None => format!("? {thing}s"),
         };
         let (rows, chunks) = (count(file.rows, "row"), count(file.chunks, "part"));
-        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, counted(file.bytes, "byte"))?;
+        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, count_in_words(file.bytes, "byte"))?;
         let name = file.columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
         let kind = file.columns.iter().map(|column| column.kind.len()).max().unwrap_or(0).min(30);
         for column in &file.columns {

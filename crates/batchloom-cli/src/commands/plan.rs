@@ -12,7 +12,7 @@ use batchloom::report::Statistic;
 use serde::Serialize;
 
 use crate::arguments::{PlanArguments, Question};
-use crate::output::{Output, counted};
+use crate::output::{Output, count_in_words};
 use crate::plan_file::PlanFile;
 use crate::progress::Progress;
 use crate::read::{self, Tables};
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Ou
         Some(Question::Where { sample }) => locate(&plan, sample, output),
         Some(Question::Diff { other }) => {
             let given = arguments.source.is_standard_input().then_some(&sizes);
-            diff(&plan, &PlanFile::read(&other)?.rebuilt(tables, given)?, output)
+            diff(&plan, &PlanFile::read(&other)?.rebuild(tables, given)?, output)
         }
         Some(Question::Export { output: path }) => export(&plan, path.as_deref(), output),
     }
@@ -86,7 +86,7 @@ fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>)
     for batch in &batches {
         let real: u64 = batch.sizes.iter().map(|&size| u64::from(size)).sum();
         let (rank, count, elements) = (batch.rank, batch.samples.len(), batch.elements);
-        let samples = counted(count as u64, "sample");
+        let samples = count_in_words(count as u64, "sample");
         writeln!(text, "step {step}, rank {rank}: {samples}, {real} of {elements} elements are data")?;
         let samples: Vec<_> = batch.samples.iter().map(u64::to_string).collect();
         writeln!(text, "{}", samples.join(" "))?;
@@ -145,10 +145,10 @@ fn diff(plan: &Plan, other: &Plan, output: &mut Output<'_>) -> Result<()> {
     }
     drop(progress);
     let text = match first {
-        None => format!("the plans are the same: {}\n", counted(steps, "step")),
+        None => format!("the plans are the same: {}\n", count_in_words(steps, "step")),
         Some(first) => format!(
             "the plans differ from step {first} on: in {}, of {steps} here and {other_steps} there\n",
-            counted(differing, "step")
+            count_in_words(differing, "step")
         ),
     };
     Ok(output.result(&Difference { first, differing, steps, other_steps }, text)?)

@@ -16,7 +16,7 @@ use super::{Tables, length};
 pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) -> Result<Vec<u32>> {
     let schema = tables.open(path, None)?.schema;
     let column = match column {
-        Some(column) => named(&schema, column)?,
+        Some(column) => choose_column(&schema, column)?,
         None => only_column(&schema)?,
     };
     let table = tables.open(path, Some(&column))?;
@@ -29,11 +29,11 @@ pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) ->
     Ok(lengths)
 }
 
-fn named(schema: &Schema, column: &str) -> Result<String> {
+fn choose_column(schema: &Schema, column: &str) -> Result<String> {
     let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     match names.contains(&column) {
         true => Ok(column.to_owned()),
-        false => bail!("the file {}", missing(column, &names)),
+        false => bail!("the file {}", describe_missing(column, &names)),
     }
 }
 
@@ -48,7 +48,7 @@ fn only_column(schema: &Schema) -> Result<String> {
 }
 
 /// A message for a column that is not there, which offers the nearest name.
-pub(super) fn missing(column: &str, names: &[&str]) -> String {
+pub(super) fn describe_missing(column: &str, names: &[&str]) -> String {
     let near = names
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(column, a).total_cmp(&strsim::jaro_winkler(column, b)));

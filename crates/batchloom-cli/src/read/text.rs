@@ -26,7 +26,7 @@ pub(super) fn lines(file: impl BufRead, count: Count) -> Result<Vec<u32>> {
                 }
                 lengths.push(number(line, place)?);
             }
-            count => lengths.push(length(counted(line, count), || format!("line {place}"))?),
+            count => lengths.push(length(count_units(line, count), || format!("line {place}"))?),
         }
     }
     Ok(lengths)
@@ -43,7 +43,7 @@ fn number(line: &str, place: u64) -> Result<u32> {
     length(number, || format!("line {place}"))
 }
 
-fn counted(text: &str, count: Count) -> usize {
+fn count_units(text: &str, count: Count) -> usize {
     match count {
         Count::Words => text.split_whitespace().count(),
         Count::Numbers | Count::Characters => text.chars().count(),
@@ -63,7 +63,7 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
         let value = match (&value, column) {
             (Value::Object(fields), Some(column)) => fields.get(column).ok_or_else(|| {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
-                anyhow!("line {place} {}", super::columns::missing(column, &names))
+                anyhow!("line {place} {}", super::columns::describe_missing(column, &names))
             })?,
             (Value::Object(fields), None) => {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
@@ -81,7 +81,7 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
                 None => bail!("line {place} is {number}; expected a whole number"),
             },
             Value::Array(items) => length(items.len(), named)?,
-            Value::String(text) => length(counted(text, count), named)?,
+            Value::String(text) => length(count_units(text, count), named)?,
             Value::Null => bail!("line {place} is null; expected a number, a list or a text"),
             _ => bail!("line {place} is neither a number, a list nor a text"),
         });
