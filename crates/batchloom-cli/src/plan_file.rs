@@ -9,7 +9,7 @@ use batchloom::batching::{Rule, Sizes};
 use batchloom::ranks::Uneven;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Count, Run, Source};
+use crate::arguments::{Count, LengthsSource, Run};
 use crate::read::{self, Tables};
 
 /// A plan as a file keeps it. A relative path of lengths counts from the folder of the file.
@@ -34,7 +34,7 @@ pub(crate) struct PlanFile {
 
 impl PlanFile {
     /// The file of a plan that is about to be built, which goes to `folder` if it is written.
-    pub(crate) fn new(source: &Source, run: &Run, folder: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(source: &LengthsSource, run: &Run, folder: Option<&Path>) -> Result<Self> {
         let count = match source.count {
             Count::Numbers => None,
             Count::Words => Some("words".to_owned()),
@@ -91,7 +91,7 @@ impl PlanFile {
             Some("characters") => Count::Characters,
             _ => Count::Numbers,
         };
-        let source = Source { lengths: self.lengths.clone(), column: self.column.clone(), count };
+        let source = LengthsSource { lengths: self.lengths.clone(), column: self.column.clone(), count };
         let sizes = match given.filter(|_| source.is_standard_input()) {
             Some(given) => given.clone(),
             None => Sizes::new(read::lengths(&source, tables)?),

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Dataset;
-use super::processes::{ABSENT, Line, Place, Processes, Request};
+use super::processes::{ABSENT, Line, MemoryPlace, Processes, Request};
 use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
 use crate::dlpack::{Tensor, take_over};
@@ -341,7 +341,7 @@ impl HeldThere {
         field: usize,
         places: &[SlotPlace],
         slots: &SlotTarget<'_>,
-        target: Place,
+        target: MemoryPlace,
     ) -> PyResult<()> {
         let write = |message: &mut Request<'_>| {
             message.kind(b'W').numbers(&[self.part, field as u64, slots.concatenates.into()]);

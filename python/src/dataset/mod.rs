@@ -57,7 +57,7 @@ impl From<RowField<'_>> for TensorField {
 
 /// One field of a dataset of sequences.
 #[derive(FromPyObject)]
-pub(crate) enum Field<'py> {
+pub(crate) enum SequenceField<'py> {
     Variable(PyRef<'py, Sequences>),
     Fixed(PyRef<'py, Tensor>),
 }
@@ -142,7 +142,7 @@ impl Dataset {
     /// Sequences of any length, and the fields that belong to each.
     #[staticmethod]
     fn sequences(
-        fields: Vec<(String, Field<'_>)>,
+        fields: Vec<(String, SequenceField<'_>)>,
         own: Option<&Tensor>,
         own_lengths: Vec<String>,
         size_of: &str,
@@ -150,8 +150,8 @@ impl Dataset {
         let mut dataset = SequenceDataset::new().own_lengths(own_lengths).size_of(SizeOf::from(size_of));
         for (name, field) in fields {
             dataset = match field {
-                Field::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
-                Field::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
+                SequenceField::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
+                SequenceField::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
             };
         }
         if let Some(own) = own {

@@ -119,12 +119,12 @@ impl Processes {
     }
 
     /// The place of some memory, if it lies in a segment.
-    pub(super) fn place(&self, memory: &[u8]) -> Option<Place> {
+    pub(super) fn place(&self, memory: &[u8]) -> Option<MemoryPlace> {
         let address = memory.as_ptr() as usize;
         let segments = lock(&self.own().segments);
         let (start, &(size, segment)) = segments.range(..=address).next_back()?;
         let offset = address - start;
-        (offset < size).then_some(Place { segment, offset: offset as u64, bytes: memory.len() as u64 })
+        (offset < size).then_some(MemoryPlace { segment, offset: offset as u64, bytes: memory.len() as u64 })
     }
 
     /// Asks a process. To be called without the interpreter's lock, which the thread that has the process may wait for.
@@ -352,7 +352,7 @@ impl Wait<'_> {
 
 /// Some memory in a segment.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MemoryPlace {
     segment: u64,
     offset: u64,
     bytes: u64,
@@ -390,7 +390,7 @@ impl Request<'_> {
     }
 
     /// Adds the place of some memory, with a description for the process the first time.
-    pub(super) fn place(&mut self, place: Place) -> PyResult<()> {
+    pub(super) fn place(&mut self, place: MemoryPlace) -> PyResult<()> {
         let Connection { segments, object, .. } = &mut *self.connection;
         if !segments.contains(&place.segment) {
             let arguments = (place.segment,);

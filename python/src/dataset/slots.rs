@@ -217,7 +217,7 @@ fn put(
 
 /// The number of a sample in its dataset, and among those that were read, and the first element and the number of
 /// elements that are taken of it.
-type Place = (u64, Option<usize>, Option<(usize, usize)>);
+type PlaceNumbers = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
 /// there is none. `writer` is the text of a slot writer; `functions` are those of slots, by name.
@@ -226,7 +226,7 @@ type Place = (u64, Option<usize>, Option<(usize, usize)>);
 pub(crate) fn write_slots(
     writer: &str,
     concatenates: bool,
-    places: Vec<Place>,
+    places: Vec<PlaceNumbers>,
     arrays: Vec<Option<PyRef<'_, Tensor>>>,
     memory: &Bound<'_, PyAny>,
     functions: HashMap<String, Py<PyAny>>,

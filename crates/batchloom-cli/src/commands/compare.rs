@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 use batchloom::batching::{Rule, Sizes};
 use batchloom::report::{Budget, Comparison};
 
-use crate::arguments::{Rules, Source};
+use crate::arguments::{LengthsSource, Rules};
 use crate::output::{Output, columns};
 use crate::progress::Progress;
 use crate::read::{self, Tables};
 
 pub(super) fn run(
-    source: &Source,
+    source: &LengthsSource,
     rules: &Rules,
     tables: &dyn Tables,
     output: &mut Output<'_>,

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use serde::Serialize;
 
 use crate::output::{Output, count_in_words};
-use crate::read::{Form, Tables, npy_array};
+use crate::read::{FileFormat, Tables, npy_array};
 
 /// A file and its columns.
 #[derive(Debug, Serialize)]
@@ -51,8 +51,8 @@ pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut 
 fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
     let named = || path.display().to_string();
     let bytes = fs::metadata(path).with_context(named)?.len();
-    let (rows, chunks, columns) = match Form::of(path)? {
-        Form::Columns => {
+    let (rows, chunks, columns) = match FileFormat::of(path)? {
+        FileFormat::Columns => {
             let table = tables.open(path, None).with_context(named)?;
             let column = |field: &arrow_schema::FieldRef| Column {
                 name: field.name().clone(),
@@ -62,7 +62,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
             let columns = table.schema.fields().iter().map(column).collect();
             (table.rows, table.chunks, columns)
         }
-        Form::Npy => {
+        FileFormat::Npy => {
             let (kind, shape) = npy_array(path).with_context(named)?;
             let makes = match shape.len() {
                 0 => "nothing: it has no rows".to_owned(),
@@ -73,7 +73,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
             let kind = format!("{kind} {shape:?}");
             (rows, Some(1), vec![Column { name: "the array".to_owned(), kind, makes }])
         }
-        Form::Text | Form::JsonLines => {
+        FileFormat::Text | FileFormat::JsonLines => {
             bail!("{}: text has no columns to inspect; see `batchloom lengths`", named())
         }
     };

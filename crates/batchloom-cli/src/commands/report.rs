@@ -10,7 +10,7 @@ use batchloom::report::{Histogram, Page};
 use serde::Serialize;
 
 use super::compare::compare;
-use crate::arguments::{Rules, Source};
+use crate::arguments::{LengthsSource, Rules};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::read::{self, Tables};
@@ -22,7 +22,7 @@ struct Written {
 }
 
 pub(super) fn run(
-    source: &Source,
+    source: &LengthsSource,
     rules: &Rules,
     file: &Path,
     tables: &dyn Tables,

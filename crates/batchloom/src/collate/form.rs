@@ -70,7 +70,7 @@ pub(crate) trait Form: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(taken.chunks(slots.batch.max(1))) {
             let members = Members::of_samples(wanted, slots.fillers);
             let end = self.start(&members, members.count);
@@ -93,7 +93,7 @@ pub(crate) trait Padding {
 
 /// The places for the rows of consecutive batches: batch `k` starts at `k * stride` and holds `batch` rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
+pub(crate) struct RowSlots {
     /// The number of rows in a batch.
     pub(crate) batch: usize,
     /// The number of bytes from one batch to the next.

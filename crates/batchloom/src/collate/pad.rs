@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::{copy_rows, stack};
-use super::{Form, Members, Padding, Slots};
+use super::{Form, Members, Padding, RowSlots};
 use crate::named::named;
 use crate::tensor::Sequences;
 use crate::{DType, Result};
@@ -156,7 +156,7 @@ impl Pad {
         let source = self.sequences.values().bytes();
         match members.find_scattered_rows(&self.sequences, member..member + 1) {
             Some(scattered) => {
-                let slots = Slots { batch: scattered.len(), stride: data.len(), fillers: 0 };
+                let slots = RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0 };
                 stack(source, rows, &scattered, data, slots);
             }
             None => copy_rows(source, rows, first, length, data),
@@ -177,13 +177,13 @@ impl Pad {
         if let [dimension] = self.sequences.varying() {
             skipped[*dimension] = members.start(member);
         }
-        let copy = Part { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
+        let copy = PartCopy { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
         copy.fill(0, self.sequences.start(sample), slot);
     }
 }
 
 /// A part of a sample that goes into a part of a slot, dimension by dimension.
-struct Part<'a> {
+struct PartCopy<'a> {
     pad: &'a Pad,
     stored: &'a [usize],
     skipped: &'a [usize],
@@ -191,7 +191,7 @@ struct Part<'a> {
     slot: &'a [usize],
 }
 
-impl Part<'_> {
+impl PartCopy<'_> {
     /// Copies the values along `dimension` and those after it, from row `start` of the values on.
     fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
         let rows = self.pad.sequences.rows();

@@ -9,7 +9,7 @@ use bytemuck::Pod;
 
 use super::error::CollateCause;
 use super::prefetch::prefetch_row;
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::error::TensorCause;
 use crate::tensor::{Column, SparseRows, is_ascending};
 use crate::{DType, Result, Tensor};
@@ -36,11 +36,11 @@ impl Form for Densify {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         match (self.0.columns().as_slice::<i32>(), self.0.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.rows(columns, taken.rows, target, slots),
             (_, Some(columns)) => self.rows(columns, taken.rows, target, slots),
@@ -51,7 +51,13 @@ impl Form for Densify {
 
 impl Densify {
     /// Fills the slots of samples, batch by batch.
-    fn rows<C: Column>(&self, columns: &[C], samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+    fn rows<C: Column>(
+        &self,
+        columns: &[C],
+        samples: &[u64],
+        target: &mut [u8],
+        slots: RowSlots,
+    ) -> Result<()> {
         let size = self.dtype().size();
         let slot = self.0.width() * size;
         if slot == 0 {

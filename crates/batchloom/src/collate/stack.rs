@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::prefetch::{Prefetch, prefetch_row};
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::buffer::copy_past_caches;
 use crate::tensor::error::TensorCause;
 use crate::tensor::{Rows, step_from};
@@ -50,11 +50,11 @@ impl Form for Stack {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         stack(&self.bytes, &self.rows, taken.rows, target, slots);
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Form for Stack {
 ///
 /// # Panics
 /// Panics if an index is not a row, or `target` does not hold the batches.
-pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
+pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let bytes = rows.bytes();
     if bytes == 0 || indices.is_empty() {
         return;
@@ -92,7 +92,7 @@ pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
 }
 
 /// Copies rows of `N` bytes that lie one after the other.
-fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
+fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let rows = source.as_chunks::<N>().0;
     for index in &indices[..Prefetch::NARROW_AHEAD.min(indices.len())] {
         prefetch_row(source, row_number(*index) * N, N, N);
@@ -117,7 +117,7 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
 }
 
 /// Copies rows of any length that lie one after the other.
-fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
+fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let prefetch = Prefetch::of_rows(bytes);
     for index in &indices[..prefetch.ahead.min(indices.len())] {
         prefetch_row(source, row_number(*index) * bytes, bytes, prefetch.bytes);
@@ -135,7 +135,7 @@ fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8
 }
 
 /// Copies rows of any layout, run by run.
-fn copy_strided_rows(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
+fn copy_strided_rows(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let bytes = rows.bytes();
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {

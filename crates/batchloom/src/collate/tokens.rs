@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::index::write;
 use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -119,7 +119,8 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
+        let slots =
+            RowSlots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
         let slot = self.pieces.batch_len(members) * self.dtype().size();
         self.gather_slots(members.take(range.clone()), target, slots, slot);
         let ignored =
@@ -130,7 +131,7 @@ impl<P: Pieces> Form for Tokens<P> {
         Ok(())
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         let slot = self.pieces.batch_len(&Members::default()) * self.dtype().size();
         self.gather_slots(taken, target, slots, slot);
         Ok(())
@@ -139,7 +140,7 @@ impl<P: Pieces> Form for Tokens<P> {
 
 impl<P: Pieces> Tokens<P> {
     /// Fills slots of `slot` bytes each.
-    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots, slot: usize) {
+    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots, slot: usize) {
         let mut ahead = taken.rows.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());

@@ -11,9 +11,8 @@ use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::Sizes;
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members,
-    PadSide, Passages, Places, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken,
-    Weight,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Members, PadSide, Passages, Places,
+    SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};

@@ -8,7 +8,7 @@ use super::error::{ConcatCause, DatasetCause};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
-use crate::collate::{BySource, Form, Sources};
+use crate::collate::{BySource, FieldOfSources, Form};
 use crate::{Result, Tensor};
 
 /// The field with the number of the dataset of each sample.
@@ -124,7 +124,7 @@ impl Kind for Concatenated {
                 Some(forms) => forms.to_vec(),
                 None => vec![Arc::clone(&collation.forms[field])],
             };
-            Arc::new(Sources::new(each.iter().flat_map(of))) as Arc<dyn Form>
+            Arc::new(FieldOfSources::new(each.iter().flat_map(of))) as Arc<dyn Form>
         };
         let forms: Vec<_> = (0..first.forms.len()).map(form).collect();
         let compressed = (0..first.compressed.len())

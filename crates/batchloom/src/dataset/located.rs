@@ -10,12 +10,12 @@ use crate::collate::Taken;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Located {
     selection: Option<Selection>,
-    sources: Option<Arc<[Source]>>,
+    sources: Option<Arc<[LocatedSource]>>,
 }
 
 /// The samples of one source, or of several that were put together before.
 #[derive(Debug)]
-struct Source {
+struct LocatedSource {
     /// The number of samples before this source.
     before: u64,
     /// The number of the first source of these samples.
@@ -36,7 +36,7 @@ impl Located {
     pub(super) fn join(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
         let (mut before, mut first) = (0, 0);
         let source = |(samples, sources, located)| {
-            let source = Source { before, first, located };
+            let source = LocatedSource { before, first, located };
             before += samples;
             first += sources;
             source

@@ -10,8 +10,8 @@ use super::tensors::common_length;
 use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
-    Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions,
-    Segments, Stack, is_integer,
+    Boundaries, Form, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions, SampleIndex, Segments, Stack,
+    is_integer,
 };
 use crate::tensor::{Element, Sequences};
 use crate::{Result, Tensor, memory};

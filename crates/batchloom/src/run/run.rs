@@ -48,7 +48,7 @@ use crate::{Plan, Result};
 pub struct Run {
     rank: u32,
     /// The epoch that began last, or the next one before it begins.
-    part: Part,
+    part: EpochPart,
     /// The progress in it, once it has begun.
     progress: Option<Arc<Progress>>,
     /// The latest iteration, where the run has left its epoch since.
@@ -57,7 +57,7 @@ pub struct Run {
 
 /// An epoch, or the rest of one, and the run before it.
 #[derive(Debug, Clone)]
-struct Part {
+struct EpochPart {
     plan: Plan,
     /// The number of steps that the run took before this part.
     taken: u64,
@@ -70,11 +70,11 @@ struct Part {
 /// An iteration that the run has left, after some of its batches.
 #[derive(Debug)]
 struct Left {
-    part: Part,
+    part: EpochPart,
     steps: u64,
 }
 
-impl Part {
+impl EpochPart {
     fn new(plan: Plan, taken: u64, before: String) -> Self {
         Self { plan, taken, before, next: OnceLock::new() }
     }
@@ -123,7 +123,7 @@ impl Run {
     /// [`Kind::Argument`](crate::Kind::Argument) if the plan has no such rank.
     pub fn new(plan: Plan, rank: u32) -> Result<Self> {
         plan.require_rank(rank)?;
-        Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None })
+        Ok(Self { rank, part: EpochPart::new(plan, 0, String::new()), progress: None, left: None })
     }
 
     /// The rank that is served.
@@ -414,7 +414,7 @@ impl Run {
         let (steps, is_over) = self.place();
         let is_left = self.is_begun() || plan.epoch() != self.part.plan.epoch();
         let before = if is_left { self.part.digest_after(steps, is_over) } else { self.part.before.clone() };
-        let next = Part::new(plan, self.part.steps(steps, is_over), before);
+        let next = EpochPart::new(plan, self.part.steps(steps, is_over), before);
         let part = std::mem::replace(&mut self.part, next);
         if self.progress.take().is_some() {
             self.left = Some(Left { part, steps });

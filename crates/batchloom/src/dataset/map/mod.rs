@@ -24,8 +24,8 @@ use super::selection::Selection;
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
-    Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
-    ReadField, ReadParts, Segments, Slot, SlotWriter, WholeField,
+    Boundaries, DirectSlots, Form, Lengths, Mask, Members, PadSlot, Positions, ReadField, ReadParts,
+    SampleIndex, Segments, Slot, SlotWriter, WholeField,
 };
 use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;

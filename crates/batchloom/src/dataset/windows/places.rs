@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::error::WindowsCause;
 use super::shape::{Anchor, SampledBy, Short, WindowShape};
-use crate::collate::{Place, Places};
+use crate::collate::{Places, WindowPlace};
 use crate::dataset::selection::Selection;
 use crate::{Result, memory};
 
@@ -151,7 +151,7 @@ impl Windows {
     }
 
     /// The place of window `window` of the series at `holder`.
-    fn at(&self, holder: usize, window: u64) -> Place {
+    fn at(&self, holder: usize, window: u64) -> WindowPlace {
         self.holders[holder].place(&self.shape, window)
     }
 
@@ -255,13 +255,13 @@ impl Windows {
 }
 
 impl Places for Windows {
-    fn place(&self, sample: u64) -> Place {
+    fn place(&self, sample: u64) -> WindowPlace {
         let (holder, window) = self.window(sample);
         self.at(holder, window)
     }
 }
 
-impl Place {
+impl WindowPlace {
     /// The row with which the window begins; it may lie before its series.
     pub(super) fn begin(self) -> isize {
         self.row.cast_signed() - self.missing.cast_signed()
@@ -301,11 +301,11 @@ impl Holder {
     }
 
     /// The place of window `window`.
-    pub(super) fn place(&self, shape: &WindowShape, window: u64) -> Place {
+    pub(super) fn place(&self, shape: &WindowShape, window: u64) -> WindowPlace {
         let steps = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(shape.stride);
         let late = isize::try_from(steps).unwrap_or(isize::MAX).saturating_sub(self.lead);
         let row = self.rows.start.saturating_add(late.max(0).cast_unsigned());
-        Place { row, missing: late.min(0).unsigned_abs(), end: self.rows.end }
+        WindowPlace { row, missing: late.min(0).unsigned_abs(), end: self.rows.end }
     }
 
     /// The row with which the first window begins; it may lie before the series.
