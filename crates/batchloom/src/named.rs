@@ -31,7 +31,7 @@ macro_rules! named {
             fn from_str(text: &str) -> Result<Self, $crate::Error> {
                 match text {
                     $($name => Ok(Self::$choice),)+
-                    _ => Err($crate::named::refused($option, text, &[$($name),+])),
+                    _ => Err($crate::named::refuse($option, text, &[$($name),+])),
                 }
             }
         }
@@ -41,7 +41,7 @@ macro_rules! named {
 pub(crate) use named;
 
 /// The error of a text that is none of the names.
-pub(crate) fn refused(option: &'static str, text: &str, names: &[&str]) -> Error {
+pub(crate) fn refuse(option: &'static str, text: &str, names: &[&str]) -> Error {
     let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
     let expected = match quoted.split_last() {
         Some((last, [])) => last.clone(),

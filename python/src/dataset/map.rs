@@ -200,7 +200,7 @@ impl PythonReader {
     ) -> PyResult<Vec<Result<(), Refusal>>> {
         let plan = self.plan(py, expected)?;
         let stop = StopSign(request.stop.clone());
-        let slots = Py::new(py, Slots::own(plan, mem::take(memory)))?;
+        let slots = Py::new(py, Slots::of_regions(plan, mem::take(memory)))?;
         let (nesting, numbers) = (&*expected.structure.nesting, request.samples.to_vec());
         let arguments = (slots.clone_ref(py), nesting, numbers, request.seed, request.epoch, stop);
         let answer = self.object.bind(py).call_method1("fill", arguments);

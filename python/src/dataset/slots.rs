@@ -175,7 +175,7 @@ impl Slots {
 
 impl Slots {
     /// Slots in regions of a block of this process.
-    pub(super) fn own(plan: Py<SlotPlan>, regions: Vec<Region>) -> Self {
+    pub(super) fn of_regions(plan: Py<SlotPlan>, regions: Vec<Region>) -> Self {
         Self { plan, memory: Mutex::new(Memory::Own(regions)) }
     }
 

@@ -330,7 +330,7 @@ impl Room {
         for (level, words) in self.levels.iter().enumerate() {
             let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
             if word != 0 {
-                return Some(self.descend(level, bit / 64 * 64 + trailing(word)));
+                return Some(self.descend(level, bit / 64 * 64 + count_trailing_zeros(word)));
             }
             bit = bit / 64 + 1;
         }
@@ -339,7 +339,7 @@ impl Room {
 
     /// The lowest amount under `bit` of `level`.
     fn descend(&self, level: usize, bit: usize) -> usize {
-        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + trailing(words[bit]))
+        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + count_trailing_zeros(words[bit]))
     }
 
     /// Takes out a bin with this much free space.
@@ -375,6 +375,6 @@ impl Room {
     }
 }
 
-fn trailing(word: u64) -> usize {
+fn count_trailing_zeros(word: u64) -> usize {
     to_index(word.trailing_zeros())
 }

@@ -111,7 +111,7 @@ impl Densify {
 fn put<C: Column, const N: usize>(columns: &[C], values: &[u8], slot: &mut [u8]) {
     let slot = slot.as_chunks_mut::<N>().0;
     for (column, value) in columns.iter().zip(values.as_chunks::<N>().0) {
-        slot[number(column.unsigned())] = *value;
+        slot[number(column.to_unsigned())] = *value;
     }
 }
 
@@ -144,7 +144,7 @@ fn add<C: Column>(dtype: DType, columns: &[C], values: &[u8], slot: &mut [u8]) {
 fn add_each<C: Column, T: Pod>(columns: &[C], values: &[u8], slot: &mut [u8], sum: impl Fn(T, T) -> T) {
     let size = size_of::<T>();
     for (column, value) in columns.iter().zip(values.chunks_exact(size)) {
-        let start = number(column.unsigned()) * size;
+        let start = number(column.to_unsigned()) * size;
         let place = &mut slot[start..start + size];
         let total = sum(bytemuck::pod_read_unaligned(place), bytemuck::pod_read_unaligned(value));
         place.copy_from_slice(bytemuck::bytes_of(&total));

@@ -338,7 +338,7 @@ impl Collation {
     }
 
     /// The number of fields, from the first on, that are taken from samples.
-    pub(crate) fn own(&self) -> usize {
+    pub(crate) fn own_fields(&self) -> usize {
         self.own
     }
 

@@ -373,7 +373,7 @@ impl Selection {
 
 /// The part of each sample: those at the first places of the order are the first part, and so on.
 fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
-    let mut part_of = unassigned(order, ends);
+    let mut part_of = leave_unassigned(order, ends);
     let mut start = 0;
     for (part, &end) in (0..).zip(ends) {
         visit(order, start..end, |sample| part_of[sample] = part);
@@ -387,7 +387,7 @@ fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
 /// Strata follow each other, the samples of each in the random order. Parts take turns in proportion to their shares,
 /// so that any number of samples in a row are shared out like all of them, and a stratum is samples in a row.
 fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
-    let mut part_of = unassigned(order, ends);
+    let mut part_of = leave_unassigned(order, ends);
     let mut samples = Vec::with_capacity(part_of.len());
     visit(order, 0..order.len(), |sample| samples.push(sample));
     samples.sort_by_key(|&sample| strata[sample]);
@@ -401,7 +401,7 @@ fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
 }
 
 /// The parts of samples before they are known: one past the last, for samples that no part takes.
-fn unassigned(order: &Order, ends: &[u64]) -> Vec<u16> {
+fn leave_unassigned(order: &Order, ends: &[u64]) -> Vec<u16> {
     vec![u16::try_from(ends.len()).unwrap_or(u16::MAX); usize::try_from(order.len()).unwrap_or(usize::MAX)]
 }
 

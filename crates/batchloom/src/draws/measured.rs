@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
 
 use super::history::{Passage, Reached};
-use super::mix::{Exhausted, Mix, limiting};
+use super::mix::{Exhausted, Mix, find_limiting};
 use super::stream::Stream;
 
 /// The samples that are looked up at a time.
@@ -121,7 +121,7 @@ impl Run<'_> {
             self.totals[source].saturating_sub(at(source).saturating_sub(self.place(source, 0)))
         };
         let first = self.mix.exhausted() == Exhausted::Stop;
-        let limiting = limiting(&self.ratios, left, first);
+        let limiting = find_limiting(&self.ratios, left, first);
         let end = |source: usize| match self.mix.exhausted() {
             _ if self.ratios[source] == 0 => at(source),
             Exhausted::Renormalise => at(source) + left(source),
@@ -156,7 +156,7 @@ impl Passage for Run<'_> {
         self.cursors.iter_mut().for_each(|cursor| cursor.begin = cursor.passed);
         self.ratios = Arc::clone(ratios);
         self.limiting =
-            limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
+            find_limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
     }
 
     fn amount(&self) -> u128 {

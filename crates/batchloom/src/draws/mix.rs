@@ -386,7 +386,7 @@ impl Serialize for Mix {
 
 /// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount`
 /// left of what is counted.
-pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
+pub(super) fn find_limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
     let later = |a: &usize, b: &usize| {
         let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(ratios[other]));
         time(*a, *b).cmp(&time(*b, *a))

@@ -207,7 +207,7 @@ impl DirectTask {
             return self.form(plan, regions, stop);
         }
         let Self { task: ReadTask { demand, members, range }, direct } = self;
-        let (own, mut slots) = (direct.fields.own(), regions);
+        let (own, mut slots) = (direct.fields.own_fields(), regions);
         let mut described = slots.split_off(own);
         let request = self.task.request(plan, stop);
         let read = || demand.reader.read_into(&request, &direct.expected, &mut slots);

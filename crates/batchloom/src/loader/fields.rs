@@ -97,8 +97,8 @@ impl Fields {
     }
 
     /// The number of fields, from the first on, that are taken from samples.
-    pub(super) fn own(&self) -> usize {
-        self.collation.own()
+    pub(super) fn own_fields(&self) -> usize {
+        self.collation.own_fields()
     }
 
     /// The rows of an index table.

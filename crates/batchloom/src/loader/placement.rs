@@ -241,7 +241,7 @@ impl PlacementRequest {
             }
             .into()),
             (given, _) => {
-                let shard_size = self.fitting(
+                let shard_size = self.find_fitting(
                     given.map_or((unit, self.samples / unit), |given| (given, 1)),
                     limit,
                     takes,
@@ -252,7 +252,7 @@ impl PlacementRequest {
     }
 
     /// The number of samples of a shard that fits twice: the largest multiple of `size`, at most `most` times as large.
-    fn fitting(
+    fn find_fitting(
         &self,
         (size, most): (u64, u64),
         limit: Limit,

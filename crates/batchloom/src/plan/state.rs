@@ -80,7 +80,7 @@ impl State {
 impl Plan {
     /// The state after `steps` steps of this plan. After the last one, it is the start of the next epoch.
     pub fn state(&self, steps: u64) -> State {
-        if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
+        if steps > 0 && steps >= self.steps() { self.next_epoch().at(0) } else { self.at(steps) }
     }
 
     /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at
@@ -173,7 +173,7 @@ impl Plan {
             return Err(StateCause::DamagedBatches { found: state.batches, expected }.into());
         }
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
-        let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
+        let rest = if plan.is_over() || rest.is_over() { rest.next_epoch() } else { rest };
         let rest = match self.recipe().sources() {
             Some(mix) => rest.weigh_like(mix)?,
             None => rest,
@@ -207,7 +207,7 @@ impl Plan {
         let recipe = self.recipe().with_options(|options| options.mix = mix);
         let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
         let rest = Self::new(epoch, self.world_size, self.past.clone());
-        Ok(if rest.is_over() { rest.following() } else { rest })
+        Ok(if rest.is_over() { rest.next_epoch() } else { rest })
     }
 
     /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and
@@ -242,7 +242,7 @@ impl Plan {
             return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
         }
         let rest = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
-        let rest = if rest.is_over() { rest.following() } else { rest };
+        let rest = if rest.is_over() { rest.next_epoch() } else { rest };
         rest.require_steps()?;
         Ok(rest)
     }
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// The next epoch, from its start. The last one, 2^64 - 1, is followed by itself.
-    pub(crate) fn following(&self) -> Self {
+    pub(crate) fn next_epoch(&self) -> Self {
         self.at_epoch(self.epoch().saturating_add(1))
     }
 

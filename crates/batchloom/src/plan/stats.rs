@@ -97,7 +97,7 @@ impl Plan {
         let mut walk = Walk::new(self, Some(Cost::from(*cost)));
         let stats = walk.walk();
         let clock = walk.timed.unwrap_or_default();
-        (stats, Time { epoch: clock.steps, waiting: clock.waiting(self.world_size()) })
+        (stats, Time { epoch: clock.steps, waiting: clock.waiting_share(self.world_size()) })
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -276,7 +276,7 @@ impl Clock {
     }
 
     /// The share of the time of all ranks in which they wait.
-    fn waiting(&self, world_size: u32) -> f64 {
+    fn waiting_share(&self, world_size: u32) -> f64 {
         let all = self.steps * f64::from(world_size);
         quotient((all - self.busy).max(0.0), all)
     }
@@ -360,11 +360,11 @@ impl<'a> Walk<'a> {
         let epoch = &self.plan.epoch;
         let step = number / world_size;
         let once = if first { epoch.measure(&parts) } else { Measure::default() };
-        let banned = if first { self.banned(step, &parts) } else { Measure::default() };
+        let banned = if first { self.measure_banned(step, &parts) } else { Measure::default() };
         self.stats.banned += banned.samples;
         self.stats.banned_tokens += banned.real + banned.truncated_tokens;
         let parts = parts.fit(self.plan.filled_len(step));
-        let filled = epoch.measure(&parts).without(&self.banned(step, &parts));
+        let filled = epoch.measure(&parts).without(&self.measure_banned(step, &parts));
         let once = once.without(&banned);
         // Places that only fill up are padding; others are delivered again.
         let measure = if self.plan.options().uneven == Uneven::Mask { once } else { filled };
@@ -391,7 +391,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The members of a batch at `step` that are banned, measured.
-    fn banned(&self, step: u64, parts: &Parts) -> Measure {
+    fn measure_banned(&self, step: u64, parts: &Parts) -> Measure {
         match self.plan.banned(step) {
             [] => Measure::default(),
             banned => self.plan.epoch.measure(&parts.choose(|sample| banned.binary_search(&sample).is_ok())),
@@ -414,7 +414,7 @@ impl<'a> Walk<'a> {
             - (stats.real + stats.truncated_tokens + stats.earlier_tokens + stats.banned_tokens);
         stats.padding = share(stats.padded - stats.real, stats.padded);
         stats.shapes = self.shapes.len() as u64;
-        stats.imbalance = self.clock.waiting(stats.world_size);
+        stats.imbalance = self.clock.waiting_share(stats.world_size);
         stats.mates_kept = self.plan.mates_kept();
         stats.length_correlation = rank_correlation(&self.means);
         let budget = self.plan.rule().budget();

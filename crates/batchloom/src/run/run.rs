@@ -81,7 +81,7 @@ impl EpochPart {
 
     /// The plan of the epoch after it.
     fn next(&self) -> &Plan {
-        self.next.get_or_init(|| self.plan.following())
+        self.next.get_or_init(|| self.plan.next_epoch())
     }
 
     /// The state of the run after `steps` of its steps, or at its end.

@@ -270,7 +270,7 @@ impl Chosen {
     }
 
     /// Calls `read` with the request as the other reader numbers samples.
-    fn asked<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
+    fn ask_whole<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
         let mut samples = request.samples.to_vec();
         self.selection.map(&mut samples);
         let &ReadRequest { seed, epoch, stop, .. } = request;
@@ -280,7 +280,7 @@ impl Chosen {
 
 impl Reader for Chosen {
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart> {
-        self.asked(request, |request| self.whole.read(request))
+        self.ask_whole(request, |request| self.whole.read(request))
     }
 
     fn makes_batches(&self) -> bool {
@@ -293,7 +293,7 @@ impl Reader for Chosen {
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
     ) -> Result<Vec<Result<(), Refusal>>> {
-        self.asked(request, |request| self.whole.read_into(request, expected, slots))
+        self.ask_whole(request, |request| self.whole.read_into(request, expected, slots))
     }
 }
 
