@@ -257,9 +257,9 @@ impl AsMut<[u8]> for Lent {
     fn as_mut(&mut self) -> &mut [u8] {
         match self.len {
             0 => &mut [],
-            // SAFETY: `take_over` checked that this is the extent of the memory that the producer described, and `_producer`
-            // keeps it. `take_over` asks its caller that nothing else reads or writes it; fresh memory of a framework is
-            // initialised as far as the kernel is concerned, and bytes of any value are bytes.
+            // SAFETY: `take_over` checked that this is the extent of the memory that the producer described, and
+            // `_producer` keeps it. `take_over` asks its caller that nothing else reads or writes it; fresh memory of
+            // a framework is initialised as far as the kernel is concerned, and bytes of any value are bytes.
             len => unsafe { std::slice::from_raw_parts_mut(self.start, len) },
         }
     }

@@ -99,7 +99,8 @@ impl Epoch {
         position / in_shard * self.pools_in_shard() + position % in_shard / self.recipe.in_pool
     }
 
-    /// The first position of `pool`. A pool ends at the first position of the next one, or at [`count_kept`](Self::count_kept).
+    /// The first position of `pool`. A pool ends at the first position of the next one, or at
+    /// [`count_kept`](Self::count_kept).
     fn start_of(&self, pool: u64) -> u64 {
         let pools = self.pools_in_shard();
         pool / pools * self.in_shard() + pool % pools * self.recipe.in_pool

@@ -177,7 +177,7 @@ struct Documents<'a> {
     /// The place of the first document that is looked up, and the distance from it to the current one.
     first: u64,
     behind: usize,
-    /// The tokens of those that are looked up.
+    /// The tokens of the documents that are looked up.
     tokens: [Range<usize>; NOTED],
 }
 
