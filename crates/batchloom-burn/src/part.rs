@@ -19,7 +19,7 @@ pub(crate) fn part_of(start: usize, end: usize, items: usize) -> Result<(u32, u3
         return Ok((0, 1));
     }
     if start >= end || end > items {
-        return Err(refuse("outside"));
+        return Err(refused("outside"));
     }
     let is_part = |count: usize| {
         let step = items / count;
@@ -34,10 +34,10 @@ pub(crate) fn part_of(start: usize, end: usize, items: usize) -> Result<(u32, u3
     match (counts.next(), counts.next()) {
         (Some(count), None) => {
             let rank = start / (items / count);
-            u32::try_from(rank).ok().zip(u32::try_from(count).ok()).ok_or_else(|| refuse("too many"))
+            u32::try_from(rank).ok().zip(u32::try_from(count).ok()).ok_or_else(|| refused("too many"))
         }
-        (Some(_), Some(_)) => Err(refuse("a part of divisions by several numbers of devices")),
-        _ => Err(refuse("no part of a division by any number of devices")),
+        (Some(_), Some(_)) => Err(refused("a part of divisions by several numbers of devices")),
+        _ => Err(refused("no part of a division by any number of devices")),
     }
 }
 
