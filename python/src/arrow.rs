@@ -19,12 +19,12 @@ use pyo3::types::PyCapsule;
 use crate::arrow_structs;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::guard::guarded;
+use crate::guard::catch_panic;
 
 /// Lists as (values, offsets): values of shape `[total, ..]`, offsets as int64. `field` names them in errors.
 #[pyfunction]
 pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(Tensor, Tensor)> {
-    guarded(field, || {
+    catch_panic(field, || {
         let failed = |error: PyErr| {
             let (kind, reason) = (object.get_type(), error.value(object.py()).to_string());
             DataError::new_err(format!("field {field}, a {kind}, gave no Arrow array: {reason}"))
@@ -40,12 +40,12 @@ pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(
 /// Returns true if an Arrow array holds a number, or a boolean, for each sample.
 #[pyfunction]
 pub(crate) fn are_numbers(object: &Bound<'_, PyAny>) -> bool {
-    let described = guarded("", || looked_up(object));
-    described.is_ok_and(|found| found.is_numeric() || found == DataType::Boolean)
+    let described = catch_panic("", || look_up(object));
+    described.is_ok_and(|data_type| data_type.is_numeric() || data_type == DataType::Boolean)
 }
 
 /// The type of an object's arrays; it keeps its structs.
-fn looked_up(object: &Bound<'_, PyAny>) -> PyResult<DataType> {
+fn look_up(object: &Bound<'_, PyAny>) -> PyResult<DataType> {
     if object.hasattr("__arrow_c_array__")? {
         let capsules = object.call_method0("__arrow_c_array__")?;
         let (schema, _): (Bound<'_, PyCapsule>, Bound<'_, PyAny>) = capsules.extract()?;
@@ -57,20 +57,20 @@ fn looked_up(object: &Bound<'_, PyAny>) -> PyResult<DataType> {
     let stream: *mut FFI_ArrowArrayStream = pointer(&capsule, c"arrow_array_stream")?.cast();
     // SAFETY: a capsule of this name holds a stream, which lives as long as the capsule, and which nothing else uses while
     // this thread is attached to the interpreter.
-    described(unsafe { &mut *stream })
+    read_type(unsafe { &mut *stream })
 }
 
 /// The type of a stream's arrays.
-fn described(stream: &mut FFI_ArrowArrayStream) -> PyResult<DataType> {
+fn read_type(stream: &mut FFI_ArrowArrayStream) -> PyResult<DataType> {
     if stream.release.is_none() {
-        return Err(refused("its stream was released, or taken before"));
+        return Err(refuse("its stream was released, or taken before"));
     }
     let mut schema = FFI_ArrowSchema::empty();
-    let get_schema = stream.get_schema.ok_or_else(|| refused("its stream has no get_schema"))?;
+    let get_schema = stream.get_schema.ok_or_else(|| refuse("its stream has no get_schema"))?;
     // SAFETY: the stream is not released, and `schema` is an empty struct that it may fill.
     match unsafe { get_schema(stream, &raw mut schema) } {
         0 => type_of(&schema),
-        code => Err(refused(&format!("its stream has no schema: {}", stream_error(stream, code)))),
+        code => Err(refuse(&format!("its stream has no schema: {}", stream_error(stream, code)))),
     }
 }
 
@@ -78,9 +78,9 @@ fn described(stream: &mut FFI_ArrowArrayStream) -> PyResult<DataType> {
 pub(crate) fn record_batches(reader: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     match Producer::of(reader)? {
         Producer::Stream(stream) => {
-            ArrowArrayStreamReader::try_new(stream).map_err(|error| refused(&error.to_string()))
+            ArrowArrayStreamReader::try_new(stream).map_err(|error| refuse(&error.to_string()))
         }
-        Producer::Array(..) => Err(refused("it is one array; expected a reader of record batches")),
+        Producer::Array(..) => Err(refuse("it is one array; expected a reader of record batches")),
     }
 }
 
@@ -117,12 +117,12 @@ impl Producer {
     /// All its arrays: at least one, which may be empty.
     fn chunks(self) -> PyResult<Vec<ArrayRef>> {
         match self {
-            Self::Array(schema, array) => Ok(vec![imported(array, &type_of(&schema)?)?]),
+            Self::Array(schema, array) => Ok(vec![import(array, &type_of(&schema)?)?]),
             Self::Stream(mut stream) => {
-                let data_type = described(&mut stream)?;
+                let data_type = read_type(&mut stream)?;
                 let mut chunks = Vec::new();
                 while let Some(array) = next_of(&mut stream)? {
-                    chunks.push(imported(array, &data_type)?);
+                    chunks.push(import(array, &data_type)?);
                 }
                 if chunks.is_empty() {
                     chunks.push(new_empty_array(&data_type));
@@ -141,11 +141,11 @@ fn pointer(capsule: &Bound<'_, PyCapsule>, name: &CStr) -> PyResult<*mut c_void>
 /// The next array of a stream; `None` at its end.
 fn next_of(stream: &mut FFI_ArrowArrayStream) -> PyResult<Option<FFI_ArrowArray>> {
     let mut array = FFI_ArrowArray::empty();
-    let get_next = stream.get_next.ok_or_else(|| refused("its stream has no get_next"))?;
+    let get_next = stream.get_next.ok_or_else(|| refuse("its stream has no get_next"))?;
     // SAFETY: the stream is not released, and `array` is an empty struct that it may fill.
     match unsafe { get_next(stream, &raw mut array) } {
         0 => Ok(array.release.is_some().then_some(array)),
-        code => Err(refused(&format!("its stream failed: {}", stream_error(stream, code)))),
+        code => Err(refuse(&format!("its stream failed: {}", stream_error(stream, code)))),
     }
 }
 
@@ -160,16 +160,16 @@ fn stream_error(stream: &mut FFI_ArrowArrayStream, code: i32) -> String {
     text.unwrap_or_else(|| format!("error {code}"))
 }
 
-fn refused(reason: &str) -> PyErr {
+fn refuse(reason: &str) -> PyErr {
     DataError::new_err(reason.to_owned())
 }
 
 /// The type that a schema describes.
 fn type_of(schema: &FFI_ArrowSchema) -> PyResult<DataType> {
-    arrow_structs::type_of(schema).map_err(|reason| refused(&reason))
+    arrow_structs::type_of(schema).map_err(|reason| refuse(&reason))
 }
 
 /// Takes an array over.
-fn imported(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayRef> {
-    arrow_structs::imported(array, data_type).map_err(|reason| refused(&reason))
+fn import(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayRef> {
+    arrow_structs::import(array, data_type).map_err(|reason| refuse(&reason))
 }

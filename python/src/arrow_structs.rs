@@ -22,7 +22,7 @@ const MOST: i64 = i64::MAX / 64;
 /// The reason for which a struct is refused.
 type Checked<T> = Result<T, String>;
 
-fn refused<T>(reason: &str) -> Checked<T> {
+fn refuse<T>(reason: &str) -> Checked<T> {
     Err(reason.to_owned())
 }
 
@@ -35,14 +35,14 @@ pub(crate) fn type_of(schema: &FFI_ArrowSchema) -> Checked<DataType> {
 /// Checks that a schema has what its readers follow: a format, and the number of children that it declares.
 fn check_schema(schema: &FFI_ArrowSchema, depth: usize) -> Checked<()> {
     if schema.release.is_none() {
-        return refused("its schema was released, or taken before");
+        return refuse("its schema was released, or taken before");
     }
     if depth > DEEPEST {
-        return refused("its types lie more than 64 deep in each other");
+        return refuse("its types lie more than 64 deep in each other");
     }
     for (text, name) in [(schema.format, "format"), (schema.name, "name")] {
         if text.is_null() && name == "format" {
-            return refused("its schema has no format");
+            return refuse("its schema has no format");
         }
         // SAFETY: a text that is not null ends with 0.
         if !text.is_null() && unsafe { CStr::from_ptr(text) }.to_str().is_err() {
@@ -50,10 +50,10 @@ fn check_schema(schema: &FFI_ArrowSchema, depth: usize) -> Checked<()> {
         }
     }
     if !schema.dictionary.is_null() {
-        return refused("its values are a dictionary; expected plain values: decode it first");
+        return refuse("its values are a dictionary; expected plain values: decode it first");
     }
     // SAFETY: the schema has so many pointers to children, as the interface says.
-    let children = unsafe { children(schema.n_children, schema.children.cast()) }?;
+    let children = unsafe { pointer_list(schema.n_children, schema.children.cast()) }?;
     for &child in children {
         let child: *const FFI_ArrowSchema = child.cast();
         // SAFETY: a child that is not null is a schema, which lives as long as this one.
@@ -66,19 +66,19 @@ fn check_schema(schema: &FFI_ArrowSchema, depth: usize) -> Checked<()> {
 /// The pointers to children.
 ///
 /// # Safety
-/// If `found` is not null, there are `count` of them, which last as long as the result is used.
-unsafe fn children<'a>(count: i64, found: *const *const c_void) -> Checked<&'a [*const c_void]> {
+/// If `list` is not null, it holds `count` pointers, which last as long as the result is used.
+unsafe fn pointer_list<'a>(count: i64, list: *const *const c_void) -> Checked<&'a [*const c_void]> {
     match usize::try_from(count).ok().filter(|&count| count <= 1 << 16) {
         Some(0) => Ok(&[]),
-        Some(_) if found.is_null() => Err(format!("it has {count} children, and no list of them")),
+        Some(_) if list.is_null() => Err(format!("it has {count} children, and no list of them")),
         // SAFETY: the caller says so.
-        Some(count) => Ok(unsafe { std::slice::from_raw_parts(found, count) }),
+        Some(count) => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
         None => Err(format!("it has {count} children; expected 0 to 65536")),
     }
 }
 
 /// Takes an array over. One of a type that no dataset reads is taken for an empty one, so that its type is refused.
-pub(crate) fn imported(array: FFI_ArrowArray, data_type: &DataType) -> Checked<ArrayRef> {
+pub(crate) fn import(array: FFI_ArrowArray, data_type: &DataType) -> Checked<ArrayRef> {
     if !is_read(data_type) {
         return Ok(new_empty_array(data_type));
     }
@@ -106,7 +106,7 @@ fn is_read(data_type: &DataType) -> bool {
 /// Checks an array of a type that [`is_read`].
 fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
     if array.release.is_none() {
-        return refused("it was released, or taken before");
+        return refuse("it was released, or taken before");
     }
     let (length, offset) = (array.length, array.offset);
     if length < 0 || offset < 0 || length.checked_add(offset).is_none_or(|end| end > MOST) {
@@ -119,18 +119,18 @@ fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
     }
     let is_fixed = matches!(data_type, DataType::FixedSizeList(..));
     let expected = (if is_fixed { 1 } else { 2 }, i64::from(data_type.is_nested()));
-    let found = (array.n_buffers, array.n_children);
-    if found != expected {
+    let counts = (array.n_buffers, array.n_children);
+    if counts != expected {
         return Err(format!(
             "as {data_type} it has {} buffers and {} children; expected {} and {}",
-            found.0, found.1, expected.0, expected.1
+            counts.0, counts.1, expected.0, expected.1
         ));
     }
     if !array.dictionary.is_null() {
-        return refused("its values are a dictionary; expected plain values: decode it first");
+        return refuse("its values are a dictionary; expected plain values: decode it first");
     }
     // SAFETY: the array has so many pointers to buffers, as the interface says.
-    let buffers = unsafe { children(array.n_buffers, array.buffers.cast()) }?;
+    let buffers = unsafe { pointer_list(array.n_buffers, array.buffers.cast()) }?;
     if array.null_count > 0 && buffers[0].is_null() {
         return Err(format!("it has {} nulls, and no buffer that says where", array.null_count));
     }
@@ -168,11 +168,13 @@ fn check_offsets<T: Copy + Into<i64>>(buffer: *const c_void, offset: i64, length
     for place in offset..=offset + length {
         let address = buffer.cast::<T>().wrapping_add(usize::try_from(place).unwrap_or(0));
         // SAFETY: the buffer has an offset for each list, and one more, as the interface says; it may lie anywhere.
-        let found: i64 = unsafe { address.read_unaligned() }.into();
-        if found < before {
-            return Err(format!("offset {place} of its lists is {found}, below {before}, the one before"));
+        let list_offset: i64 = unsafe { address.read_unaligned() }.into();
+        if list_offset < before {
+            return Err(format!(
+                "offset {place} of its lists is {list_offset}, below {before}, the one before"
+            ));
         }
-        before = found;
+        before = list_offset;
     }
     Ok(before)
 }
@@ -180,7 +182,7 @@ fn check_offsets<T: Copy + Into<i64>>(buffer: *const c_void, offset: i64, length
 /// Checks the values of lists; at least `least` are needed.
 fn check_child(array: &FFI_ArrowArray, data_type: &DataType, least: i64) -> Checked<()> {
     // SAFETY: the array has so many pointers to children, as the interface says.
-    let children = unsafe { children(array.n_children, array.children.cast()) }?;
+    let children = unsafe { pointer_list(array.n_children, array.children.cast()) }?;
     let child: *const FFI_ArrowArray = children.first().map_or(std::ptr::null(), |child| child.cast());
     // SAFETY: a child that is not null is an array, which lives as long as this one.
     let child = unsafe { child.as_ref() }.ok_or("the values of its lists are missing")?;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
-use crate::memory::{collected, require};
+use crate::memory::{collect, require};
 
 /// The rule that decides which samples share a batch. It is documented in batchloom/batching/rules.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -18,7 +18,7 @@ impl Rule {
     /// The rule that a text spells.
     #[staticmethod]
     fn of_text(text: &str) -> PyResult<Self> {
-        made(text.parse::<EngineRule>())
+        wrap(text.parse::<EngineRule>())
     }
 
     fn __str__(&self) -> String {
@@ -28,7 +28,7 @@ impl Rule {
     /// Batches of `samples`; batch `k` ends before position `ends[k]`: arrays of uint32.
     #[staticmethod]
     fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
-        made(Listed::new(sizes(samples)?, sizes(ends)?))
+        wrap(Listed::new(sizes(samples)?, sizes(ends)?))
     }
 
     /// A name for batches that are given, and the number of samples in each, if only the last may hold fewer.
@@ -45,7 +45,7 @@ impl Rule {
     }
 }
 
-fn made<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
+fn wrap<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
     rule.map(|rule| Rule(rule.into())).map_err(|error| raise(&error))
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(
 /// The median of the seconds that several runs took; `timed` runs once and returns them.
 #[pyfunction]
 pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> PyResult<f64> {
-    Measurement::of(samples, length, || timed.call0()?.extract()).map(|found| found.seconds)
+    Measurement::of(samples, length, || timed.call0()?.extract()).map(|measurement| measurement.seconds)
 }
 
 /// The shapes that are measured by default.
@@ -89,7 +89,7 @@ pub(crate) fn parse<T: std::str::FromStr<Err = Error>>(name: &str) -> PyResult<T
 }
 
 /// The lengths that batches are padded to, and the treatment of samples that are longer.
-pub(crate) fn padded_to(given: Option<(Vec<u32>, String)>) -> PyResult<Option<PadTo>> {
+pub(crate) fn read_pad_to(given: Option<(Vec<u32>, String)>) -> PyResult<Option<PadTo>> {
     let Some((lengths, truncate)) = given else { return Ok(None) };
     let pad_to = PadTo::new(lengths).map_err(|error| raise(&error))?;
     Ok(Some(pad_to.truncate(parse(&truncate)?)))
@@ -101,10 +101,10 @@ pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
 }
 
 /// The sizes of an array of uint32, if one is given, for a plan.
-pub(crate) fn known(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
+pub(crate) fn read_sizes(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
     let Some(given) = given else { return Ok(None) };
     match given.0.shape() {
-        &[_, dimensions] => Sizes::with_extents(collected(sizes(given)?.iter().copied())?, dimensions),
+        &[_, dimensions] => Sizes::with_extents(collect(sizes(given)?.iter().copied())?, dimensions),
         _ => {
             let given = sizes(given)?;
             require::<u32>(given.len())?;

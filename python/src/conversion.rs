@@ -86,8 +86,8 @@ pub(crate) fn conversions(
 ) -> PyResult<Vec<Conversion>> {
     let builder = batchloom::Loader::builder(dataset.0.clone()).rule(rule.0.clone());
     let builder = with_slots(builder, slots)?;
-    let found = with_fields(builder, fields)?.conversions().map_err(|error| raise(&error))?;
-    Ok(found.into_iter().map(Conversion).collect())
+    let conversions = with_fields(builder, fields)?.conversions().map_err(|error| raise(&error))?;
+    Ok(conversions.into_iter().map(Conversion).collect())
 }
 
 /// The options of a loader with the options of some fields.

@@ -23,9 +23,9 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
-use crate::guard::guarded;
+use crate::guard::catch_panic;
 use crate::interpreter::Visit;
-use crate::memory::collected;
+use crate::memory::collect;
 
 /// The dtypes of the engine and of DLPack, side by side.
 const DTYPES: [(DType, DLDataType); 19] = [
@@ -156,12 +156,12 @@ impl Tensor {
     /// Sample numbers, which are below 2^62, as int64.
     pub(crate) fn of_indices(indices: &[u64]) -> PyResult<Self> {
         let indices = indices.iter().map(|index| index.cast_signed());
-        Self::of_list(collected(indices)?)
+        Self::of_list(collect(indices)?)
     }
 
     /// A copy of some numbers.
     pub(crate) fn of_numbers<T: Element>(numbers: &[T]) -> PyResult<Self> {
-        Self::of_list(collected(numbers.iter().copied())?)
+        Self::of_list(collect(numbers.iter().copied())?)
     }
 
     /// A list of numbers, which is not copied.
@@ -257,18 +257,19 @@ impl AsMut<[u8]> for Lent {
     fn as_mut(&mut self) -> &mut [u8] {
         match self.len {
             0 => &mut [],
-            // SAFETY: `lent` checked that this is the extent of the memory that the producer described, and `_producer`
-            // keeps it. `lent` asks its caller that nothing else reads or writes it; fresh memory of a framework is
-            // initialised as far as the kernel is concerned, and bytes of any value are bytes.
+            // SAFETY: `take_over` checked that this is the extent of the memory that the producer described, and
+            // `_producer` keeps it. `take_over` asks its caller that nothing else reads or writes it; fresh memory of
+            // a framework is initialised as far as the kernel is concerned, and bytes of any value are bytes.
             len => unsafe { std::slice::from_raw_parts_mut(self.start, len) },
         }
     }
 }
 
 /// Takes over memory that a caller allocated: one dimension of bytes, which nothing else may use from now on.
-pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
-    guarded("memory", || {
-        let (imported, Description { dtype, shape, strides, len, .. }, start) = described(object, "memory")?;
+pub(crate) fn take_over(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
+    catch_panic("memory", || {
+        let (imported, Description { dtype, shape, strides, len, .. }, start) =
+            import_described(object, "memory")?;
         match (dtype, strides.as_slice()) {
             (DType::U8, [stride]) if len == 0 || *stride == 1 => {
                 Ok(Lent { start: start.cast_mut(), len, _producer: Producer::new(imported) })
@@ -281,7 +282,10 @@ pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
 }
 
 /// Asks a producer on the CPU for its memory, with its description and the address of the lowest byte.
-fn described(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(ImportedDlpack, Description, *const u8)> {
+fn import_described(
+    object: &Bound<'_, PyAny>,
+    field: &str,
+) -> PyResult<(ImportedDlpack, Description, *const u8)> {
     let request = ImportRequest::new(object.as_borrowed())?;
     require_cpu(&request, field)?;
     let imported = request.import(None, None).or_else(|error| import_older(object, error))?;
@@ -296,8 +300,8 @@ fn described(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(ImportedDlpack
 /// Borrows the memory of a DLPack producer on the CPU. `field` names it in errors.
 #[pyfunction]
 pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor> {
-    guarded(field, || {
-        let (imported, tensor, start) = described(object, field)?;
+    catch_panic(field, || {
+        let (imported, tensor, start) = import_described(object, field)?;
         let Description { dtype, shape, strides, offset, len } = tensor;
         let bytes = Bytes::from_owner(Borrowed { start, len, _producer: Producer::new(imported) });
         let tensor = batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset);
@@ -307,7 +311,7 @@ pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor>
 
 /// Copies an array with the buffer protocol, if it has this type and shape and lies in row-major order without gaps.
 /// Returns false if not.
-pub(crate) fn copied(
+pub(crate) fn copy_array(
     py: Python<'_>,
     array: &Bound<'_, PyAny>,
     dtype: DType,
@@ -382,10 +386,10 @@ struct Description {
 
 /// Reads a producer's description, and returns it with the address of its lowest byte.
 fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *const u8)> {
-    let found = tensor.dtype();
-    let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(found));
+    let element_type = tensor.dtype();
+    let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(element_type));
     let &(dtype, _) = known.ok_or_else(|| {
-        let (code, bits, lanes) = (found.code.0, found.bits, found.lanes);
+        let (code, bits, lanes) = (element_type.code.0, element_type.bits, element_type.lanes);
         DTypeError::new_err(format!(
             "field {field} has an element type that batchloom does not know (DLPack code {code}, {bits} bits, {lanes} \
              lanes); expected one of bool, int8 to int64, uint8 to uint64, float8 to float64, bfloat16, complex64, \

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::batching::{parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::memory::collected;
+use crate::memory::collect;
 
 /// The samples of an epoch, where it is not every sample once: by weights, in another number, or from several sources.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -71,7 +71,7 @@ impl Draws {
             .and_then(|mix| mix.named(&names))
             .and_then(|mix| mix.schedule(&schedule));
         let mix = mix.map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
-        Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
+        Ok(Self { num_samples, weights: None, mix: Some(apply_measure(py, mix, measure)?) })
     }
 
     /// Equally many draws of each class; an array of int64 has the class of each sample.
@@ -99,7 +99,7 @@ impl Draws {
         let Some(sources) = sources else {
             let no_units = || DataError::new_err("units are no compact array of int64");
             let units = units.map(|units| units.0.as_slice::<i64>().ok_or_else(no_units)).transpose()?;
-            let unsigned = |units: &[i64]| collected(units.iter().map(|unit| unit.cast_unsigned()));
+            let unsigned = |units: &[i64]| collect(units.iter().map(|unit| unit.cast_unsigned()));
             let units = units.map(unsigned).transpose()?;
             let weights = units.map(Weights::of_units).transpose().map_err(|error| raise(&error))?;
             return Ok(Self { num_samples, weights, mix: None });
@@ -115,7 +115,7 @@ impl Draws {
             members.map_or(Ok(mix.clone()), |members| mix.with_members(members))
         };
         let mix = restored().map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
-        Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
+        Ok(Self { num_samples, weights: None, mix: Some(apply_measure(py, mix, measure)?) })
     }
 
     /// The arguments of [`restored`](Self::restored).
@@ -142,9 +142,9 @@ impl Draws {
 }
 
 /// Sources that take turns by a measure, if there is one.
-fn measured(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<Mix> {
+fn apply_measure(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<Mix> {
     let Some((by, sizes_of)) = measure else { return Ok(mix) };
-    let sizes = collected(sizes(&sizes_of)?.iter().copied())?;
+    let sizes = collect(sizes(&sizes_of)?.iter().copied())?;
     py.detach(|| mix.measured(&by, sizes)).map_err(|error| raise(&error))
 }
 

@@ -25,10 +25,10 @@ pub(crate) use class::{
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
     if let Some(cause) = error.reading().and_then(ReadError::cause)
-        && let Some(found) = cause.get().downcast_ref::<PyErr>()
+        && let Some(exception) = cause.get().downcast_ref::<PyErr>()
     {
         // An error of the user's function or its process, which names the sample.
-        return Python::attach(|py| found.clone_ref(py));
+        return Python::attach(|py| exception.clone_ref(py));
     }
     let message = error.to_string();
     match error.kind() {

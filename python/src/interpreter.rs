@@ -47,8 +47,8 @@ impl Drop for Visit {
 /// Runs a function in Python, unless the interpreter ends.
 pub(crate) fn enter<T>(run: impl FnOnce(Python<'_>) -> PyResult<T>) -> PyResult<T> {
     let visit = Visit::begin();
-    let found = visit.and_then(|_visit| Python::try_attach(run));
-    found.unwrap_or_else(|| Err(LoaderError::new_err("the interpreter is ending")))
+    let returned = visit.and_then(|_visit| Python::try_attach(run));
+    returned.unwrap_or_else(|| Err(LoaderError::new_err("the interpreter is ending")))
 }
 
 /// Waits, for at most ten seconds, for visits under way, and lets no other thread begin one. The thread that ends the

@@ -41,19 +41,21 @@ pub(crate) fn label_counts(counts: &Tensor, piece: Option<u32>) -> PyResult<Labe
 }
 
 /// Counts of labels as an array of uint32, and the number of elements of a piece.
-pub(crate) fn counted(counts: &LabelCounts) -> PyResult<(Tensor, Option<u32>)> {
+pub(crate) fn counts_to_python(counts: &LabelCounts) -> PyResult<(Tensor, Option<u32>)> {
     Ok((Tensor::of_numbers(counts.as_slice())?, counts.piece()))
 }
 
 /// The labels of a plan as Python values: those that [`Labels`] takes, or `None`.
-pub(crate) fn given(py: Python<'_>, labels: Option<&EngineLabels>) -> PyResult<Py<PyAny>> {
+pub(crate) fn labels_to_python(py: Python<'_>, labels: Option<&EngineLabels>) -> PyResult<Py<PyAny>> {
     Ok(match labels {
         Some(EngineLabels::Next) => "next".into_pyobject(py)?.into_any().unbind(),
         Some(EngineLabels::Each(labels)) => labels.into_pyobject(py)?.into_any().unbind(),
         Some(&EngineLabels::Last { each, from, longer, last }) => {
             (each, from, longer, last).into_pyobject(py)?.into_any().unbind()
         }
-        Some(EngineLabels::Counted(counts)) => counted(counts)?.into_pyobject(py)?.into_any().unbind(),
+        Some(EngineLabels::Counted(counts)) => {
+            counts_to_python(counts)?.into_pyobject(py)?.into_any().unbind()
+        }
         _ => py.None(),
     })
 }

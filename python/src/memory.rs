@@ -11,8 +11,8 @@ use crate::error::raise;
 ///
 /// # Errors
 /// The exception for [`Error::out_of_memory`].
-pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
-    let mut list = reserved(items.len())?;
+pub(crate) fn collect<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
+    let mut list = reserve(items.len())?;
     list.extend(items);
     Ok(list)
 }
@@ -22,12 +22,12 @@ pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<
 /// # Errors
 /// The exception for [`Error::out_of_memory`].
 pub(crate) fn require<T>(count: usize) -> PyResult<()> {
-    drop(black_box(reserved::<T>(count)?));
+    drop(black_box(reserve::<T>(count)?));
     Ok(())
 }
 
 /// An empty list with room for `count` elements.
-fn reserved<T>(count: usize) -> PyResult<Vec<T>> {
+fn reserve<T>(count: usize) -> PyResult<Vec<T>> {
     let mut list = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
     let failed = |reason: String| raise(&Error::out_of_memory(bytes, reason));

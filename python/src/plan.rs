@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use crate::batching::Rule;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::memory::collected;
+use crate::memory::collect;
 use crate::plan_options::{PlanOptions, WrittenOptions};
 use crate::state::{read_state, write_state};
 
@@ -45,7 +45,7 @@ impl Plan {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(usize::try_from(self.counted(py, |plan| plan.steps_of(self.rank))?)?)
+        Ok(usize::try_from(self.count_steps(py, |plan| plan.steps_of(self.rank))?)?)
     }
 
     /// The samples of this rank's batch at `step`, as int64.
@@ -101,12 +101,12 @@ impl Plan {
 
     /// The cost of the plan.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of(py, &self.counted(py, batchloom::Plan::stats)?)
+        dict_of(py, &self.count_steps(py, batchloom::Plan::stats)?)
     }
 
     /// A page that shows the plan, as HTML.
     fn report(&self, py: Python<'_>, title: &str) -> PyResult<String> {
-        self.counted(py, |plan| plan.report(title))
+        self.count_steps(py, |plan| plan.report(title))
     }
 
     /// The same run in another epoch, from its start.
@@ -142,7 +142,7 @@ impl Plan {
     /// The parts of the epoch, in order: the plan for the ranks that took part, and the number of its steps; last this
     /// plan, with the steps of this rank.
     fn by_world(&self, py: Python<'_>) -> PyResult<Vec<(Self, u64)>> {
-        let mut parts = self.counted(py, batchloom::Plan::by_world)?;
+        let mut parts = self.count_steps(py, batchloom::Plan::by_world)?;
         if let Some((rest, steps)) = parts.last_mut() {
             *steps = rest.steps_of(self.rank);
         }
@@ -173,7 +173,7 @@ impl Plan {
 
     /// The number of steps of the rank that has most.
     fn steps(&self, py: Python<'_>) -> PyResult<u64> {
-        self.counted(py, batchloom::Plan::steps)
+        self.count_steps(py, batchloom::Plan::steps)
     }
 
     /// Says that a pool which was given as a number holds everything that is shuffled.
@@ -208,7 +208,11 @@ impl Plan {
     ///
     /// # Errors
     /// The exception for [`batchloom::Kind::Memory`].
-    fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Plan) -> T + Sync) -> PyResult<T> {
+    fn count_steps<T: Send>(
+        &self,
+        py: Python<'_>,
+        count: impl Fn(&batchloom::Plan) -> T + Sync,
+    ) -> PyResult<T> {
         py.detach(|| self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
     }
 }
@@ -227,7 +231,7 @@ pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) ->
     let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of int64"))?;
     let restored = || batchloom::plan::restore_order(samples, results);
     let places = py.detach(restored).map_err(|error| raise(&error))?;
-    Tensor::of_list(collected(places.into_iter().map(|place| place.cast_signed() as i64))?)
+    Tensor::of_list(collect(places.into_iter().map(|place| place.cast_signed() as i64))?)
 }
 
 /// Statistics as a dict.

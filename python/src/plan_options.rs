@@ -4,10 +4,10 @@ use batchloom::batching::Keys;
 use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 
-use crate::batching::{Rule, known, padded_to, parse, sizes};
+use crate::batching::{Rule, parse, read_pad_to, read_sizes, sizes};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
-use crate::labels::{Labels, given};
+use crate::labels::{Labels, labels_to_python};
 use crate::memory::require;
 
 /// The options of a plan, as the items of a dict. They are documented in batchloom/plan/options.py; options without a
@@ -52,9 +52,9 @@ impl PlanOptions<'_> {
         options.balance = self.balance;
         options.largest_first = self.largest_first;
         options.shard_size = self.shard_size;
-        options.pad_to = padded_to(self.pad_to)?;
+        options.pad_to = read_pad_to(self.pad_to)?;
         options.ban = self.ban.map(batchloom::plan::Banned::new);
-        options.sizes = known(self.sizes.as_deref())?;
+        options.sizes = read_sizes(self.sizes.as_deref())?;
         options.labels = self.labels.map(|labels| labels.engine()).transpose()?;
         options.concatenated = self.concatenated;
         options.content = self.content;
@@ -114,7 +114,7 @@ impl WrittenOptions {
             draws: Draws::of(options),
             ban: options.ban.as_ref().map(|banned| banned.as_slice().to_vec()),
             grouping: grouping.map(numbers).transpose()?,
-            labels: given(py, options.labels.as_ref())?,
+            labels: labels_to_python(py, options.labels.as_ref())?,
             concatenated: options.concatenated,
             content: options.content.clone(),
         })

@@ -5,7 +5,7 @@ use batchloom::report::{Budget, Comparison as EngineComparison, Histogram, Page}
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batching::{Rule, known};
+use crate::batching::{Rule, read_sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::plan::dict_of;
@@ -32,7 +32,7 @@ pub(crate) fn compare(
     max_tokens: Option<u64>,
     cost: Option<(f64, f64, f64)>,
 ) -> PyResult<Comparison> {
-    let Some(sizes) = known(Some(sizes))? else { return Err(DataError::new_err("there are no sizes")) };
+    let Some(sizes) = read_sizes(Some(sizes))? else { return Err(DataError::new_err("there are no sizes")) };
     let rules: Option<Vec<EngineRule>> = rules.map(|rules| rules.iter().map(|rule| rule.0.clone()).collect());
     let compared = || {
         let cost = cost.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose()?;
@@ -52,15 +52,15 @@ pub(crate) fn compare(
 impl Comparison {
     /// The rules in the order in which they were given.
     fn rules<'py>(&self, py: Python<'py>) -> PyResult<Vec<Compared<'py>>> {
-        let rules = self.comparison.rules.iter().map(|found| {
-            let stats = dict_of(py, &found.stats)?;
+        let rules = self.comparison.rules.iter().map(|entry| {
+            let stats = dict_of(py, &entry.stats)?;
             Ok((
-                found.rule.to_string(),
+                entry.rule.to_string(),
                 stats,
-                found.time,
-                found.waiting,
-                found.work(),
-                found.planned.as_secs_f64(),
+                entry.time,
+                entry.waiting,
+                entry.work(),
+                entry.planned.as_secs_f64(),
             ))
         });
         rules.collect()

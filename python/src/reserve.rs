@@ -61,7 +61,7 @@ impl Reserved {
         }
         match block() {
             none if none.is_null() && self.give_up() => block(),
-            found => found,
+            taken => taken,
         }
     }
 }

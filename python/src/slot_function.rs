@@ -46,12 +46,12 @@ pub(crate) fn with_slots(mut builder: LoaderBuilder, slots: Vec<FieldSlot>) -> P
 /// A slot with the function that fills it, found by its name.
 pub(crate) fn with_function(slot: Slot, find: impl FnOnce(&str) -> Option<Py<PyAny>>) -> Slot {
     match slot {
-        Slot::Function(slot) => Slot::Function(known(slot, find)),
+        Slot::Function(slot) => Slot::Function(attach_function(slot, find)),
         other => other,
     }
 }
 
-fn known(slot: FunctionSlot, find: impl FnOnce(&str) -> Option<Py<PyAny>>) -> FunctionSlot {
+fn attach_function(slot: FunctionSlot, find: impl FnOnce(&str) -> Option<Py<PyAny>>) -> FunctionSlot {
     match find(slot.name()) {
         Some(function) => slot.with_function(SlotFunction(function)),
         None => slot,

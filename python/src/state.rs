@@ -16,7 +16,7 @@ use crate::error::StateError;
 /// A state as a dict of plain values.
 pub(crate) fn write_state<'py>(py: Python<'py>, state: &State) -> PyResult<Bound<'py, PyDict>> {
     static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let text = serde_json::to_string(state).map_err(|error| damaged(&error.to_string()))?;
+    let text = serde_json::to_string(state).map_err(|error| damage_error(&error.to_string()))?;
     Ok(LOADS.import(py, "json", "loads")?.call1((text,))?.cast_into()?)
 }
 
@@ -29,14 +29,14 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<State> {
     for (key, value) in &dict {
         entries.insert(
             key.str()?.to_string(),
-            read_value(&value).map_err(|error| unexpected(error, &key, &value))?,
+            read_value(&value).map_err(|error| entry_error(error, &key, &value))?,
         );
     }
     State::deserialize(&Value::Object(entries.clone())).map_err(|error| {
-        let error = damaged(&error.to_string());
+        let error = damage_error(&error.to_string());
         let damage = dict.iter().find(|(key, _)| is_damaged(entries.remove_entry(&key.to_string())));
         match damage {
-            Some((key, value)) => unexpected(error, &key, &value),
+            Some((key, value)) => entry_error(error, &key, &value),
             None => error,
         }
     })
@@ -49,9 +49,9 @@ fn read_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     let py = value.py();
     let options = [("default", INDEX.import(py, "operator", "index")?)].into_py_dict(py)?;
     let text = DUMPS.import(py, "json", "dumps")?.call((value,), Some(&options))?;
-    let read = serde_json::from_str(text.extract()?).map_err(|error| damaged(&error.to_string()))?;
+    let read = serde_json::from_str(text.extract()?).map_err(|error| damage_error(&error.to_string()))?;
     // A key whose value is not known is left out.
-    if matches!(read, Value::Null) { Err(damaged("None")) } else { Ok(read) }
+    if matches!(read, Value::Null) { Err(damage_error("None")) } else { Ok(read) }
 }
 
 /// Returns true if an entry is no part of a state: a state that holds nothing else lacks only the other keys.
@@ -60,12 +60,12 @@ fn is_damaged(entry: Option<(String, Value)>) -> bool {
     alone.is_err_and(|error| !error.to_string().starts_with("missing field"))
 }
 
-fn damaged(reason: &str) -> PyErr {
+fn damage_error(reason: &str) -> PyErr {
     StateError::new_err(format!("the state is damaged: {reason}"))
 }
 
 /// The error for a value that is not what states hold under its key, as `error` has found. An interrupt stays one.
-fn unexpected(error: PyErr, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyErr {
+fn entry_error(error: PyErr, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<PyException>(key.py()) {
         return error;
     }
@@ -79,5 +79,5 @@ fn unexpected(error: PyErr, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) ->
         _ => "no such key",
     };
     let shown = value.repr().map_or_else(|_| value.get_type().to_string(), |text| text.to_string());
-    damaged(&format!("{key} is {shown:.80}; expected {expected}"))
+    damage_error(&format!("{key} is {shown:.80}; expected {expected}"))
 }

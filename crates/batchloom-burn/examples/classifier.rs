@@ -91,7 +91,7 @@ fn dataset(rows: usize, seed: u64) -> batchloom::Result<TensorDataset> {
 }
 
 /// The loader of the engine as one of Burn.
-fn fed(loader: &Arc<Loader>) -> Arc<BatchLoader<Rows>> {
+fn feed(loader: &Arc<Loader>) -> Arc<BatchLoader<Rows>> {
     let loader = BatchLoader::new(Arc::clone(loader), Device::default(), |batch, device| {
         Ok(Rows { x: tensor(batch, "x", device)?, y: tensor(batch, "y", device)? })
     });
@@ -133,7 +133,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model =
         StateFile::new(FileCheckpointer::new(&checkpoints, "model"), Arc::clone(&train), &checkpoints);
     let [optimizer, scheduler] = ["optim", "scheduler"].map(|name| FileCheckpointer::new(&checkpoints, name));
-    let mut training = SupervisedTraining::new(&folder, fed(&train), fed(&valid))
+    let mut training = SupervisedTraining::new(&folder, feed(&train), feed(&valid))
         .metrics((AccuracyMetric::new(), LossMetric::new()))
         .with_custom_checkpointers(model, optimizer, scheduler)
         .with_checkpointing_strategy(KeepLastNCheckpoints::new(2))

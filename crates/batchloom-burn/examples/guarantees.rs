@@ -48,7 +48,7 @@ fn epoch(loader: &Shared) -> Result<Epoch, Box<dyn Error>> {
     loader.iter().map(|batch| Ok(batch?.into_data().convert::<i64>().try_into_vec::<i64>()?)).collect()
 }
 
-fn compared(some: &Epoch, others: &Epoch) -> String {
+fn compare(some: &Epoch, others: &Epoch) -> String {
     if some == others { "the same" } else { "differs" }.to_owned()
 }
 
@@ -76,8 +76,8 @@ fn groups(loader: &Shared) -> Result<String, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let restarted = |first: &Shared, again: &Shared| -> Result<String, Box<dyn Error>> {
         let epochs = [epoch(first)?, epoch(first)?];
-        let found = epoch(again)?;
-        Ok(match epochs.iter().position(|epoch| *epoch == found) {
+        let restarted_epoch = epoch(again)?;
+        Ok(match epochs.iter().position(|epoch| *epoch == restarted_epoch) {
             Some(number) => format!("that of epoch {number}"),
             None => "another".to_owned(),
         })
@@ -86,13 +86,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("", "Burn".to_owned(), "batchloom".to_owned()),
         (
             "2 workers, run twice",
-            compared(&epoch(&burns(2))?, &epoch(&burns(2))?),
-            compared(&epoch(&ours(2, 0)?)?, &epoch(&ours(2, 0)?)?),
+            compare(&epoch(&burns(2))?, &epoch(&burns(2))?),
+            compare(&epoch(&ours(2, 0)?)?, &epoch(&ours(2, 0)?)?),
         ),
         (
             "no workers, and 2",
-            compared(&epoch(&burns(0))?, &epoch(&burns(2))?),
-            compared(&epoch(&ours(1, 0)?)?, &epoch(&ours(3, 0)?)?),
+            compare(&epoch(&burns(0))?, &epoch(&burns(2))?),
+            compare(&epoch(&ours(1, 0)?)?, &epoch(&ours(3, 0)?)?),
         ),
         ("groups of samples that never share a batch, 2 workers", groups(&burns(2))?, groups(&ours(2, 0)?)?),
         (

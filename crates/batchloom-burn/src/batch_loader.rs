@@ -49,14 +49,14 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BatchLoader<O> {
-    part: Part,
+    part: LoaderPart,
     make: MakeInput<O>,
     device: Device,
 }
 
 /// The part of the batches that a loader yields.
 #[derive(Clone)]
-enum Part {
+enum LoaderPart {
     /// All batches, or the batches of the rank that the engine's loader serves.
     Whole(Arc<Loader>),
     /// Those for one of several devices.
@@ -75,7 +75,7 @@ impl<O: 'static> BatchLoader<O> {
         device: Device,
         make: impl Fn(&Batch, &Device) -> Result<O> + Send + Sync + 'static,
     ) -> Self {
-        Self { part: Part::Whole(loader.into()), make: Arc::new(make), device }
+        Self { part: LoaderPart::Whole(loader.into()), make: Arc::new(make), device }
     }
 
     /// The loader of the engine, which knows epoch, state and plan.
@@ -84,8 +84,8 @@ impl<O: 'static> BatchLoader<O> {
     /// [`Error::Slice`] if this is a slice that is no part.
     pub fn loader(&self) -> Result<&Arc<Loader>> {
         match &self.part {
-            Part::Whole(loader) | Part::Device(loader) => Ok(loader),
-            Part::Refused(error) => Err(error.clone()),
+            LoaderPart::Whole(loader) | LoaderPart::Device(loader) => Ok(loader),
+            LoaderPart::Refused(error) => Err(error.clone()),
         }
     }
 
@@ -99,7 +99,7 @@ impl<O: 'static> BatchLoader<O> {
     /// Those of [`Loader::on_rank`], and [`Error::Slice`] if this is a part already.
     pub fn split(&self, devices: &[Device]) -> Result<Vec<Arc<dyn DataLoader<O>>>> {
         let part = |(rank, device): (usize, &Device)| {
-            let part = Part::Device(self.on_device(rank, devices.len())?);
+            let part = LoaderPart::Device(self.on_device(rank, devices.len())?);
             Ok(Arc::new(Self { part, make: Arc::clone(&self.make), device: device.clone() })
                 as Arc<dyn DataLoader<O>>)
         };
@@ -109,9 +109,9 @@ impl<O: 'static> BatchLoader<O> {
     /// The loader for device `index` of `devices`.
     fn on_device(&self, index: usize, devices: usize) -> Result<Arc<Loader>> {
         let loader = match &self.part {
-            Part::Whole(loader) => loader,
-            Part::Refused(error) => return Err(error.clone()),
-            Part::Device(_) => {
+            LoaderPart::Whole(loader) => loader,
+            LoaderPart::Refused(error) => return Err(error.clone()),
+            LoaderPart::Device(_) => {
                 let items = self.num_items();
                 return Err(Error::Slice { start: index, end: index, items, reason: "those of a part" });
             }
@@ -124,11 +124,11 @@ impl<O: 'static> BatchLoader<O> {
     }
 
     /// The part that items `start..end` are.
-    fn sliced(&self, start: usize, end: usize) -> Result<Part> {
+    fn part_of_items(&self, start: usize, end: usize) -> Result<LoaderPart> {
         let items = self.num_items();
         Ok(match part_of(start, end, items)? {
             (0, 1) => self.part.clone(),
-            (rank, count) => Part::Device(self.on_device(rank as usize, count as usize)?),
+            (rank, count) => LoaderPart::Device(self.on_device(rank as usize, count as usize)?),
         })
     }
 }
@@ -158,7 +158,7 @@ impl<O: 'static> DataLoader<O> for BatchLoader<O> {
     /// The part of one of several devices, from the items that Burn divides. A slice that is no part yields its error
     /// in place of the first batch.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<O>> {
-        let part = self.sliced(start, end).unwrap_or_else(Part::Refused);
+        let part = self.part_of_items(start, end).unwrap_or_else(LoaderPart::Refused);
         Arc::new(Self { part, make: Arc::clone(&self.make), device: self.device.clone() })
     }
 }
@@ -166,8 +166,8 @@ impl<O: 'static> DataLoader<O> for BatchLoader<O> {
 impl<O> fmt::Debug for BatchLoader<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part: &dyn fmt::Debug = match &self.part {
-            Part::Whole(loader) | Part::Device(loader) => loader,
-            Part::Refused(error) => error,
+            LoaderPart::Whole(loader) | LoaderPart::Device(loader) => loader,
+            LoaderPart::Refused(error) => error,
         };
         formatter.debug_struct("BatchLoader").field("part", part).field("device", &self.device).finish()
     }

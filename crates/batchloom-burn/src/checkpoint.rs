@@ -59,7 +59,7 @@ impl<C> StateFile<C> {
     /// Writes the state after `epoch` epochs of burn-train.
     fn write(&self, epoch: usize) -> Result<(), CheckpointerError> {
         let next = self.first.load(Ordering::Relaxed).wrapping_add(epoch as u64);
-        let state = serde_json::to_vec_pretty(&self.loader.plan(next).state(0)).map_err(unknown)?;
+        let state = serde_json::to_vec_pretty(&self.loader.plan(next).state(0)).map_err(checkpoint_error)?;
         fs::create_dir_all(&self.folder).map_err(CheckpointerError::IOError)?;
         let (path, draft) = (self.path(epoch), self.folder.join(format!("loader-{epoch}.json.tmp")));
         fs::write(&draft, state).and_then(|()| fs::rename(&draft, path)).map_err(CheckpointerError::IOError)
@@ -83,7 +83,7 @@ impl<C> StateFile<C> {
     }
 }
 
-fn unknown(error: impl std::fmt::Display) -> CheckpointerError {
+fn checkpoint_error(error: impl std::fmt::Display) -> CheckpointerError {
     CheckpointerError::Unknown(error.to_string())
 }
 

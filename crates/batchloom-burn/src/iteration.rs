@@ -14,7 +14,7 @@ pub(crate) type MakeInput<O> = Arc<dyn Fn(&Batch, &Device) -> Result<O> + Send +
 
 /// The batches of one epoch. An error is the last item.
 pub(crate) struct Iteration<'a, O> {
-    batches: Source,
+    batches: Remaining,
     /// The steps of the whole epoch, and its items.
     steps: u64,
     items: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Iteration<'a, O> {
 }
 
 /// The batches that are left to yield.
-enum Source {
+enum Remaining {
     Batches(Batches),
     Refused(Error),
     Ended,
@@ -38,19 +38,19 @@ impl<'a, O> Iteration<'a, O> {
         make: &'a MakeInput<O>,
         device: &'a Device,
     ) -> Self {
-        let batches = batches.map_or_else(Source::Refused, Source::Batches);
+        let batches = batches.map_or_else(Remaining::Refused, Remaining::Batches);
         Self { batches, steps, items, make, device }
     }
 
     /// The input that the next batch makes.
     fn next_input(&mut self) -> Option<Result<O>> {
         match &mut self.batches {
-            Source::Batches(batches) => {
+            Remaining::Batches(batches) => {
                 let batch = batches.next()?.map_err(Error::from);
                 Some(batch.and_then(|batch| (self.make)(&batch, self.device)))
             }
-            Source::Refused(error) => Some(Err(error.clone())),
-            Source::Ended => None,
+            Remaining::Refused(error) => Some(Err(error.clone())),
+            Remaining::Ended => None,
         }
     }
 }
@@ -61,7 +61,7 @@ impl<O> Iterator for Iteration<'_, O> {
     fn next(&mut self) -> Option<Self::Item> {
         let input = self.next_input();
         if !matches!(input, Some(Ok(_))) {
-            self.batches = Source::Ended;
+            self.batches = Remaining::Ended;
         }
         input.map(|input| input.map_err(DatasetError::new))
     }
@@ -71,8 +71,8 @@ impl<O> DataLoaderIterator<O> for Iteration<'_, O> {
     /// The items of the steps that were taken, on average: all of them after the last step, and never before.
     fn progress(&self) -> Progress {
         let left = match &self.batches {
-            Source::Batches(batches) => batches.len() as u64,
-            Source::Refused(_) | Source::Ended => 0,
+            Remaining::Batches(batches) => batches.len() as u64,
+            Remaining::Refused(_) | Remaining::Ended => 0,
         };
         let taken = u128::from(self.steps.saturating_sub(left));
         let items = self.items as u128 * taken / u128::from(self.steps.max(1));

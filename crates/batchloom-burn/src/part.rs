@@ -58,9 +58,9 @@ mod tests {
         for items in [100, 101, 127, 1_027, 60_000, 1_000_003] {
             for count in (2..=8).filter(|count| items > count * count * count) {
                 for (rank, (start, end)) in split(items, count).into_iter().enumerate() {
-                    let found = part_of(start, end, items);
+                    let part = part_of(start, end, items);
                     assert_eq!(
-                        found,
+                        part,
                         Ok((u32::try_from(rank).unwrap_or(0), u32::try_from(count).unwrap_or(0)))
                     );
                 }
@@ -77,10 +77,10 @@ mod tests {
                 let (_, but_last) = parts.split_last().unwrap();
                 let is_refused = but_last.iter().all(Result::is_err);
                 for (rank, part) in parts.iter().enumerate().filter(|_| !is_refused) {
-                    let found = part.as_ref().map(|&(found, of)| (found as usize, of as usize));
+                    let part = part.as_ref().map(|&(rank, count)| (rank as usize, count as usize));
                     assert!(
-                        found.is_err() || found == Ok((rank, count)),
-                        "{rank} of {count} of {items}: {found:?}"
+                        part.is_err() || part == Ok((rank, count)),
+                        "{rank} of {count} of {items}: {part:?}"
                     );
                 }
             }

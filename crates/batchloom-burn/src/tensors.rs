@@ -45,13 +45,13 @@ pub fn tensor<const D: usize, K: Basic>(
 ) -> Result<BurnTensor<D, K>> {
     let field = batch.known_field(name)?;
     if field.shape().len() != D {
-        let (name, found) = (name.to_owned(), field.shape().to_vec());
-        return Err(Error::Dimensions { name, found, expected: D });
+        let (name, shape) = (name.to_owned(), field.shape().to_vec());
+        return Err(Error::Dimensions { name, found: shape, expected: D });
     }
     let dtype = dtype_of(field.dtype())?;
     if kind_of(dtype) != K::KIND {
-        let (name, found) = (name.to_owned(), field.dtype());
-        return Err(Error::Kind { name, found, expected: K::name() });
+        let name = name.to_owned();
+        return Err(Error::Kind { name, found: field.dtype(), expected: K::name() });
     }
     if !device.supports_dtype(dtype) {
         return Err(Error::Device {
@@ -95,7 +95,7 @@ fn dtype_of(dtype: DType) -> Result<BurnType> {
         DType::BF16 => BurnType::BF16,
         DType::F32 => BurnType::F32,
         DType::F64 => BurnType::F64,
-        found => return Err(Error::Type { found }),
+        other => return Err(Error::Type { found: other }),
     })
 }
 

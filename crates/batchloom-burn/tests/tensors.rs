@@ -16,9 +16,9 @@ fn a_tensor_lies_in_the_block() {
     let x = Tensor::from_vec((0..64).map(|value| value as f32).collect(), &[8, 8]).unwrap();
     let (_loader, batch) = batch([("x", x)]);
     let block = batch.view::<f32>("x").unwrap().as_ptr().addr();
-    let found: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
-    let data = found.clone().into_data();
-    drop(found);
+    let lent: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
+    let data = lent.clone().into_data();
+    drop(lent);
     assert_eq!(data.as_slice::<f32>().unwrap(), batch.view::<f32>("x").unwrap());
     let direct = batchloom_burn::data(batch.field("x").unwrap()).unwrap();
     assert_eq!(direct.as_slice::<f32>().unwrap().as_ptr().addr(), block);
@@ -31,8 +31,8 @@ fn a_tensor_lies_in_the_block() {
 fn a_change_is_seen_by_no_other_batch() {
     let x = Tensor::from_vec(vec![1.0_f32; 64], &[8, 8]).unwrap();
     let (_loader, batch) = batch([("x", x)]);
-    let found: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
-    let changed = found.mul_scalar(3.0).add_scalar(1.0).slice_fill(0..1, 9.0);
+    let lent: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
+    let changed = lent.mul_scalar(3.0).add_scalar(1.0).slice_fill(0..1, 9.0);
     assert_eq!(changed.into_data().as_slice::<f32>().unwrap()[63 - 32], 4.0);
     let direct: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
     let _ = direct.slice_fill(0..1, 9.0);

@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Show the lengths of samples: quantiles and a histogram
     Lengths {
         #[command(flatten)]
-        source: Source,
+        source: LengthsSource,
         /// Write the lengths to a .npy file, which other commands read fast
         #[arg(short, long, value_parser = file)]
         output: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
     Compare {
         #[command(flatten)]
-        source: Source,
+        source: LengthsSource,
         #[command(flatten)]
         rules: Rules,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Write a page that shows lengths, rules and a plan
     Report {
         #[command(flatten)]
-        source: Source,
+        source: LengthsSource,
         #[command(flatten)]
         rules: Rules,
         /// The file of the page
@@ -83,7 +83,7 @@ pub(crate) enum Command {
 
 /// The lengths of samples.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Source {
+pub(crate) struct LengthsSource {
     /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, or - for numbers from standard input
     pub(crate) lengths: PathBuf,
     /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, which count by length
@@ -94,7 +94,7 @@ pub(crate) struct Source {
     pub(crate) count: Count,
 }
 
-impl Source {
+impl LengthsSource {
     /// Returns true if the lengths are read from standard input.
     pub(crate) fn is_standard_input(&self) -> bool {
         self.lengths.as_os_str() == "-"
@@ -142,7 +142,7 @@ pub(crate) struct Rules {
 #[command(subcommand_precedence_over_arg = true)]
 pub(crate) struct PlanArguments {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: LengthsSource,
     #[command(flatten)]
     pub(crate) run: Run,
     /// Write the plan to a file: its recipe and its fingerprint

@@ -45,7 +45,7 @@ pub(crate) fn columns() -> Option<usize> {
 }
 
 /// A number of things in words: `1 step`, `2 steps`, `2 batches`.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
+pub(crate) fn count_in_words(number: u64, thing: &str) -> String {
     match (number, thing.ends_with("ch")) {
         (1, _) => format!("1 {thing}"),
         (_, true) => format!("{number} {thing}es"),

@@ -9,7 +9,7 @@ use batchloom::batching::{Rule, Sizes};
 use batchloom::ranks::Uneven;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Count, Run, Source};
+use crate::arguments::{Count, LengthsSource, Run};
 use crate::read::{self, Tables};
 
 /// A plan as a file keeps it. A relative path of lengths counts from the folder of the file.
@@ -34,7 +34,7 @@ pub(crate) struct PlanFile {
 
 impl PlanFile {
     /// The file of a plan that is about to be built, which goes to `folder` if it is written.
-    pub(crate) fn new(source: &Source, run: &Run, folder: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(source: &LengthsSource, run: &Run, folder: Option<&Path>) -> Result<Self> {
         let count = match source.count {
             Count::Numbers => None,
             Count::Words => Some("words".to_owned()),
@@ -66,13 +66,13 @@ impl PlanFile {
         let named = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(named)?;
         let parsed = serde_json::from_str(&text);
-        let mut found: Self = parsed
+        let mut plan_file: Self = parsed
             .context("this is not the file of a plan, as `batchloom plan --output` writes it")
             .with_context(named)?;
-        if found.lengths.as_os_str() != "-" {
-            found.lengths = path.parent().unwrap_or(Path::new("")).join(&found.lengths);
+        if plan_file.lengths.as_os_str() != "-" {
+            plan_file.lengths = path.parent().unwrap_or(Path::new("")).join(&plan_file.lengths);
         }
-        Ok(found)
+        Ok(plan_file)
     }
 
     /// Builds the plan over lengths.
@@ -85,13 +85,13 @@ impl PlanFile {
 
     /// Builds the plan that the file was written for, over the lengths that it names, or over those that `given` were read
     /// from standard input, if it names that.
-    pub(crate) fn rebuilt(&self, tables: &dyn Tables, given: Option<&Sizes>) -> Result<Plan> {
+    pub(crate) fn rebuild(&self, tables: &dyn Tables, given: Option<&Sizes>) -> Result<Plan> {
         let count = match self.count.as_deref() {
             Some("words") => Count::Words,
             Some("characters") => Count::Characters,
             _ => Count::Numbers,
         };
-        let source = Source { lengths: self.lengths.clone(), column: self.column.clone(), count };
+        let source = LengthsSource { lengths: self.lengths.clone(), column: self.column.clone(), count };
         let sizes = match given.filter(|_| source.is_standard_input()) {
             Some(given) => given.clone(),
             None => Sizes::new(read::lengths(&source, tables)?),

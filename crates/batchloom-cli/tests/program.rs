@@ -148,10 +148,10 @@ fn json_says_what_text_says() {
     let parsed = |arguments: &str| -> serde_json::Value {
         serde_json::from_str(&folder.said(&format!("{arguments} --json"))).unwrap()
     };
-    let found = parsed("compare lengths.txt --world-size 2");
-    assert_eq!(found["samples"], 400);
-    assert_eq!(found["rules"].as_array().unwrap().len(), 6);
-    assert!(found["rules"][2]["rule"].as_str().unwrap().starts_with("token-budget:"));
+    let comparison = parsed("compare lengths.txt --world-size 2");
+    assert_eq!(comparison["samples"], 400);
+    assert_eq!(comparison["rules"].as_array().unwrap().len(), 6);
+    assert!(comparison["rules"][2]["rule"].as_str().unwrap().starts_with("token-budget:"));
     assert_eq!(parsed("lengths lengths.txt")["samples"], 400);
     let plan = "plan lengths.txt --rule fixed-size:8 --world-size 2";
     assert_eq!(parsed(plan)["steps"], 25);
@@ -251,8 +251,9 @@ fn plans_find_their_lengths_from_any_folder() {
         folder.said(&format!("plan lengths.txt --rule fixed-size:8 -o {plan}"));
         let path = folder.path(plan);
         let elsewhere = Folder::new();
-        let found = elsewhere.said(&format!("plan lengths.txt --rule fixed-size:8 diff {}", path.display()));
-        assert_eq!(found, "the plans are the same: 50 steps\n");
+        let difference =
+            elsewhere.said(&format!("plan lengths.txt --rule fixed-size:8 diff {}", path.display()));
+        assert_eq!(difference, "the plans are the same: 50 steps\n");
         elsewhere.write("lengths.txt", "1\n");
         folder.write("lengths.txt", "1\n");
         let error =
@@ -280,8 +281,8 @@ fn plans_of_standard_input_are_compared_with_it() {
 fn memory_bounds_every_batch() {
     let folder = Folder::new();
     let arguments = "compare lengths.txt --memory 4kB --bytes-per-token 4 --json";
-    let found: serde_json::Value = serde_json::from_str(&folder.said(arguments)).unwrap();
-    for rule in found["rules"].as_array().unwrap() {
+    let comparison: serde_json::Value = serde_json::from_str(&folder.said(arguments)).unwrap();
+    for rule in comparison["rules"].as_array().unwrap() {
         assert!(rule["stats"]["largest"].as_u64().unwrap() <= 1000, "{rule}");
     }
 }
@@ -291,8 +292,8 @@ fn any_lengths_can_be_compared() {
     let folder = Folder::new();
     for (lengths, rules) in [("0\n0\n", 5), ("1\n", 6), ("7\n4000000000\n", 5)] {
         folder.write("odd.txt", lengths);
-        let found = folder.said("compare odd.txt --world-size 3");
-        assert_eq!(found.lines().count(), rules + 4, "{found}");
+        let table = folder.said("compare odd.txt --world-size 3");
+        assert_eq!(table.lines().count(), rules + 4, "{table}");
         folder.said("report odd.txt --world-size 1000");
         assert!(fs::metadata(folder.path("report.html")).unwrap().len() < 1 << 20);
     }

@@ -13,8 +13,8 @@ causes! {
 
 impl Error {
     /// The error for the text of an option that names no choice, and the texts that do.
-    pub(crate) fn no_choice(option: &'static str, found: &str, expected: String) -> Self {
-        NameCause::Choice { option, found: found.to_owned(), expected }.into()
+    pub(crate) fn no_choice(option: &'static str, text: &str, expected: String) -> Self {
+        NameCause::Choice { option, found: text.to_owned(), expected }.into()
     }
 }
 
@@ -28,10 +28,10 @@ macro_rules! named {
             ///
             /// # Errors
             /// [`Kind::Argument`](crate::Kind::Argument) for any other text.
-            fn from_str(found: &str) -> Result<Self, $crate::Error> {
-                match found {
+            fn from_str(text: &str) -> Result<Self, $crate::Error> {
+                match text {
                     $($name => Ok(Self::$choice),)+
-                    _ => Err($crate::named::refused($option, found, &[$($name),+])),
+                    _ => Err($crate::named::refuse($option, text, &[$($name),+])),
                 }
             }
         }
@@ -41,12 +41,12 @@ macro_rules! named {
 pub(crate) use named;
 
 /// The error of a text that is none of the names.
-pub(crate) fn refused(option: &'static str, found: &str, names: &[&str]) -> Error {
+pub(crate) fn refuse(option: &'static str, text: &str, names: &[&str]) -> Error {
     let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
     let expected = match quoted.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, before)) => format!("{} or {last}", before.join(", ")),
         None => String::new(),
     };
-    Error::no_choice(option, found, expected)
+    Error::no_choice(option, text, expected)
 }

@@ -57,8 +57,8 @@ proptest! {
         let plan = planned(&sizes, world_size, seed).rule(rule).balance(balance).cost(model).build();
         let Ok(plan) = plan else { return Ok(()) };
         let expected = waiting(&costs(&model, &plan, packs), world_size);
-        let found = plan.stats().imbalance;
-        prop_assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        let imbalance = plan.stats().imbalance;
+        prop_assert!((imbalance - expected).abs() < 1e-9, "{imbalance} {expected}");
     }
 
     /// Samples that all count the same are counted by the model too.

@@ -33,9 +33,9 @@ fn banned() -> impl Strategy<Value = Vec<u64>> {
 
 /// The samples of a step that count.
 fn counting(plan: &Plan, step: u64) -> Vec<u64> {
-    let found = plan.step(step).unwrap();
+    let step_of_all = plan.step(step).unwrap();
     let fillers = |rank: usize| plan.fillers(step, rank as u32).unwrap() as usize;
-    let own = found.batches.iter().enumerate();
+    let own = step_of_all.batches.iter().enumerate();
     let own = own.flat_map(|(rank, batch)| batch[..batch.len() - fillers(rank)].to_vec());
     own.filter(|sample| plan.banned(step).binary_search(sample).is_err()).collect()
 }
@@ -51,26 +51,26 @@ proptest! {
         prop_assert_eq!(plan.fingerprint(), whole.fingerprint());
         prop_assert_eq!(plan.steps(), whole.steps());
         for step in 0..plan.steps() {
-            let (found, expected) = (plan.step(step).unwrap(), whole.step(step).unwrap());
-            prop_assert_eq!(&found.batches, &expected.batches);
-            prop_assert_eq!(found.samples, counting(&plan, step).len() as u64);
-            prop_assert_eq!(found.counts.iter().sum::<u64>(), found.samples);
+            let (banning, expected) = (plan.step(step).unwrap(), whole.step(step).unwrap());
+            prop_assert_eq!(&banning.batches, &expected.batches);
+            prop_assert_eq!(banning.samples, counting(&plan, step).len() as u64);
+            prop_assert_eq!(banning.counts.iter().sum::<u64>(), banning.samples);
         }
         for sample in 0..90 {
             let places = plan.places(sample).unwrap();
             let expected = if banned.contains(&sample) { Vec::new() } else { whole.places(sample).unwrap() };
             prop_assert_eq!(places, expected);
         }
-        let (found, expected) = (plan.stats(), whole.stats());
-        prop_assert_eq!(found.banned, banned.iter().collect::<BTreeSet<_>>().len() as u64);
-        prop_assert_eq!(found.padded, expected.padded);
+        let (banning, expected) = (plan.stats(), whole.stats());
+        prop_assert_eq!(banning.banned, banned.iter().collect::<BTreeSet<_>>().len() as u64);
+        prop_assert_eq!(banning.padded, expected.padded);
         prop_assert_eq!(
-            found.tokens + found.repeated_tokens,
-            found.real + found.truncated_tokens + found.dropped_tokens + found.banned_tokens + found.earlier_tokens
+            banning.tokens + banning.repeated_tokens,
+            banning.real + banning.truncated_tokens + banning.dropped_tokens + banning.banned_tokens + banning.earlier_tokens
         );
         prop_assert_eq!(
-            found.samples + found.repeated,
-            found.dropped + found.earlier + found.banned
+            banning.samples + banning.repeated,
+            banning.dropped + banning.earlier + banning.banned
                 + (0..plan.steps()).map(|step| plan.step(step).unwrap().samples).sum::<u64>()
         );
     }
@@ -123,8 +123,8 @@ fn states_that_ban_need_a_list() {
     let builder = || Plan::builder(10).batch_size(2);
     let state = builder().ban(vec![3, 7, 3]).build().unwrap().state(2);
     assert_eq!(state.bans, Some(vec![(0, 0, vec![3, 7])]));
-    let found = builder().build().unwrap().resume(&state);
-    refused(found, Kind::State, &["the state bans 2 samples", "first of them 3"]);
+    let resumed = builder().build().unwrap().resume(&state);
+    refused(resumed, Kind::State, &["the state bans 2 samples", "first of them 3"]);
     let lifted = builder().ban(Vec::new()).build().unwrap().resume(&state).unwrap();
     assert_eq!(lifted.state(0).bans, Some(vec![(0, 0, vec![3, 7]), (0, 2, vec![])]));
     assert_eq!(lifted.banned(0), [0_u64; 0]);

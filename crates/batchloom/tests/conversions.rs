@@ -53,16 +53,16 @@ proptest! {
     ) {
         let order: Vec<usize> = (0..shape.len()).rev().collect();
         let tensor = if turned { counted(&shape).permute(&order).unwrap() } else { counted(&shape) };
-        let found = tensor.unfold(dim, len, step);
+        let unfolded = tensor.unfold(dim, len, step);
         let shape = tensor.shape().to_vec();
         let fits = dim < shape.len() && len <= shape[dim] && step > 0;
-        prop_assert_eq!(found.is_some(), fits);
-        if let Some(found) = found {
+        prop_assert_eq!(unfolded.is_some(), fits);
+        if let Some(unfolded) = unfolded {
             let pieces = (0..).map(|piece| piece * step).take_while(|start| start + len <= shape[dim]).count();
             let mut expected = shape.clone();
             expected[dim] = pieces;
             expected.push(len);
-            prop_assert_eq!(found.shape(), expected.as_slice());
+            prop_assert_eq!(unfolded.shape(), expected.as_slice());
             let whole = elements(&tensor);
             let at = |place: &[usize]| {
                 let (inside, place) = place.split_last().unwrap();
@@ -71,7 +71,7 @@ proptest! {
                 whole[stored.iter().zip(&shape).fold(0, |flat, (&index, &len)| flat * len + index)]
             };
             let expected: Vec<_> = places(&expected).iter().map(|place| at(place)).collect();
-            prop_assert_eq!(elements(&found), expected);
+            prop_assert_eq!(elements(&unfolded), expected);
         }
     }
 
@@ -173,8 +173,8 @@ proptest! {
 #[test]
 fn errors_say_which_of_the_causes_it_is() {
     let tensor = counted(&[2, 3]);
-    let found = tensor.try_as_slice::<f64>().unwrap_err();
-    assert!(is(&found, Kind::Type, &["int64", "float64"]), "{found}");
+    let error = tensor.try_as_slice::<f64>().unwrap_err();
+    assert!(is(&error, Kind::Type, &["int64", "float64"]), "{error}");
     let columns = tensor.permute(&[1, 0]).unwrap();
     let gaps = ["int64", "shape [3, 2]", "byte strides [8, 24]", "without gaps"];
     refused(columns.try_as_slice::<i64>(), Kind::Data, &gaps);
@@ -208,11 +208,11 @@ fn batches_are_read_by_name_and_taken_apart() {
     let batch = Loader::builder(sequences).batch_size(2).build().unwrap().iter().next().unwrap().unwrap();
     assert_eq!(batch.view::<i64>("ids").unwrap(), [1, 0, 2, 3]);
     assert_eq!(batch.view::<bool>("attention_mask").unwrap(), [true, false, true, true]);
-    let found = batch.view::<i64>("id").unwrap_err();
+    let error = batch.view::<i64>("id").unwrap_err();
     let known: Vec<String> = batch.names().to_vec();
     assert!(
-        is(&found, Kind::Argument, &["no field id", &known.join(", "), "ids, attention_mask"]),
-        "{found}"
+        is(&error, Kind::Argument, &["no field id", &known.join(", "), "ids, attention_mask"]),
+        "{error}"
     );
     refused(batch.view::<i32>("ids"), Kind::Type, &["int64", "int32"]);
     let fields = batch.into_fields();

@@ -21,11 +21,12 @@ fn coefficients(fit: &Fit) -> [f64; 3] {
 /// The sum of the squares of the relative errors, by definition.
 fn error(coefficients: [f64; 3], measurements: &[Measurement]) -> f64 {
     let [fixed, per_token, per_pair] = coefficients;
-    let relative = |found: &Measurement| {
-        let (samples, length) = (found.samples as f64, found.length as f64);
-        (fixed + per_token * samples * length + per_pair * samples * length * length) / found.seconds - 1.0
+    let relative = |measurement: &Measurement| {
+        let (samples, length) = (measurement.samples as f64, measurement.length as f64);
+        (fixed + per_token * samples * length + per_pair * samples * length * length) / measurement.seconds
+            - 1.0
     };
-    measurements.iter().map(|found| relative(found).powi(2)).sum()
+    measurements.iter().map(|measurement| relative(measurement).powi(2)).sum()
 }
 
 fn measurements() -> impl Strategy<Value = Vec<Measurement>> {
@@ -49,8 +50,8 @@ proptest! {
         let fit = CostModel::fit(&measurements).unwrap();
         prop_assert!(fit.worst < 1e-6, "{fit:?}");
         for (samples, length) in [(3, 100), (100, 3), (7, 3000)] {
-            let (found, expected) = (fit.model.cost(samples, length), model.cost(samples, length));
-            prop_assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+            let (fitted, expected) = (fit.model.cost(samples, length), model.cost(samples, length));
+            prop_assert!((fitted / expected - 1.0).abs() < 1e-5, "{fitted} {expected}");
         }
     }
 
@@ -66,12 +67,12 @@ proptest! {
         prop_assert!(best.iter().all(|&number| number >= 0.0));
         let least = error(best, &measurements);
         let largest = |term: fn(&Measurement) -> f64| {
-            measurements.iter().map(|found| term(found) / found.seconds).fold(0.0, f64::max)
+            measurements.iter().map(|measurement| term(measurement) / measurement.seconds).fold(0.0, f64::max)
         };
         let scale = [
             largest(|_| 1.0),
-            largest(|found| (found.samples * found.length) as f64),
-            largest(|found| (found.samples * found.length * found.length) as f64),
+            largest(|measurement| (measurement.samples * measurement.length) as f64),
+            largest(|measurement| (measurement.samples * measurement.length * measurement.length) as f64),
         ];
         for reach in [1e-4, 1e-2, 1.0, 100.0] {
             for chosen in 1..8_usize {
@@ -87,7 +88,7 @@ proptest! {
     fn cost_errors_are_their_definition(measurements in measurements()) {
         prop_assume!(CostModel::fit(&measurements).is_ok());
         let fit = CostModel::fit(&measurements).unwrap();
-        let relative = |found: &Measurement| (fit.model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
+        let relative = |measurement: &Measurement| (fit.model.cost(measurement.samples, measurement.length) / measurement.seconds - 1.0).abs();
         let mut errors: Vec<f64> = measurements.iter().map(relative).collect();
         errors.sort_by(f64::total_cmp);
         let count = errors.len();
@@ -111,9 +112,9 @@ fn cost_needs_shapes_that_tell_coefficients_apart() {
     refused(few, Kind::Argument, &["2 distinct shapes"]);
     refused(CostModel::check_shapes(&[]), Kind::Argument, &["0 distinct shapes"]);
     for alike in [[(1, 8), (4, 8), (16, 8)], [(2, 8), (2, 8), (2, 16)]] {
-        let found = CostModel::check_shapes(&alike).unwrap_err();
+        let error = CostModel::check_shapes(&alike).unwrap_err();
         let said = ["do not tell the coefficients apart", "2 distinct shapes"];
-        assert!(said.iter().any(|said| is(&found, Kind::Argument, &[said])), "{found}");
+        assert!(said.iter().any(|said| is(&error, Kind::Argument, &[said])), "{error}");
     }
     CostModel::check_shapes(&[(3, 8), (3, 16), (3, 32)]).unwrap();
     CostModel::check_shapes(&SHAPES).unwrap();
@@ -122,13 +123,13 @@ fn cost_needs_shapes_that_tell_coefficients_apart() {
 #[test]
 fn cost_of_a_wrong_measurement_is_refused() {
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let found = CostModel::fit(&measured(&SHAPES, |_, _| seconds));
-        refused(found, Kind::Argument, &["1 samples of length 8", "seconds"]);
+        let fitted = CostModel::fit(&measured(&SHAPES, |_, _| seconds));
+        refused(fitted, Kind::Argument, &["1 samples of length 8", "seconds"]);
     }
     for empty in [(0, 1), (1, 0)] {
-        let found = CostModel::check_shapes(&[empty, (1, 1), (2, 2), (3, 5)]);
+        let checked = CostModel::check_shapes(&[empty, (1, 1), (2, 2), (3, 5)]);
         let shape = format!("{} samples of length {}", empty.0, empty.1);
-        refused(found, Kind::Argument, &[&shape, "unknown seconds"]);
+        refused(checked, Kind::Argument, &[&shape, "unknown seconds"]);
     }
 }
 
@@ -137,18 +138,18 @@ fn cost_is_calibrated_by_the_median_of_several_runs() {
     // The first run warms up, and one of five is disturbed.
     let times = [9.0, 1.0, 1.0, 50.0, 1.0, 1.0];
     let mut calls = 0;
-    let found = Measurement::of(2, 8, || {
+    let several = Measurement::of(2, 8, || {
         calls += 1;
         Ok::<_, Error>(times[(calls - 1) % times.len()] * 0.05)
     });
-    assert_eq!(found.map(|found| (found.samples, found.length, found.seconds)), Ok((2, 8, 0.05)));
+    assert_eq!(several.map(|median| (median.samples, median.length, median.seconds)), Ok((2, 8, 0.05)));
     assert_eq!(calls, 4, "a warm-up and three runs take longer than needed");
     let mut calls = 0;
     let short = Measurement::of(1, 1, || {
         calls += 1;
         Ok::<_, Error>(0.0)
     });
-    assert!(short.is_ok_and(|found| found.seconds > 0.0));
+    assert!(short.is_ok_and(|measurement| measurement.seconds > 0.0));
     assert_eq!(calls, 21);
     assert_eq!(Measurement::of(1, 1, || Err("no memory")), Err("no memory"));
 }

@@ -23,10 +23,10 @@ proptest! {
             pool.sort_by_key(|&sample| std::cmp::Reverse(sizes[sample as usize]));
             expected.extend(pool.chunks(batch_size as usize).map(<[_]>::to_vec));
         }
-        let mut found: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
-        found.sort();
+        let mut batches: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
+        batches.sort();
         expected.sort();
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(batches, expected);
     }
 
     /// The batches of a shard are those of the rule on it alone, as the order has it.
@@ -44,12 +44,12 @@ proptest! {
             pool.sort_by_key(|&sample| std::cmp::Reverse(sizes[sample as usize]));
             expected.extend(pool.chunks(batch_size as usize).map(<[_]>::to_vec));
         }
-        let mut found: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
+        let mut batches: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
         if shuffle {
-            found.sort();
+            batches.sort();
             expected.sort();
         }
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(batches, expected);
     }
 
     /// `CostOptimal` against all partitions of a sorted set: none is cheaper.
@@ -84,8 +84,8 @@ proptest! {
             }
             least = least.min(total);
         }
-        let found: f64 = seen(&plan).iter().flatten().map(|parts| price(&parts.sizes)).sum();
-        prop_assert!((found - least).abs() <= 1e-9 * least.max(1.0), "{found} {least}");
+        let total: f64 = seen(&plan).iter().flatten().map(|parts| price(&parts.sizes)).sum();
+        prop_assert!((total - least).abs() <= 1e-9 * least.max(1.0), "{total} {least}");
     }
 
     /// The same over a thousand samples, against the plain dynamic programme.
@@ -111,8 +111,8 @@ proptest! {
             least[end] = (0..end).map(price).fold(f64::INFINITY, f64::min);
         }
         let batches = seen(&plan);
-        let found: f64 = batches.iter().flatten().map(|parts| cost.cost(parts.samples.len() as u64, u64::from(parts.sizes[0]))).sum();
-        prop_assert!((found - least[sizes.len()]).abs() <= 1e-9 * found.max(1.0), "{found} {}", least[sizes.len()]);
+        let total: f64 = batches.iter().flatten().map(|parts| cost.cost(parts.samples.len() as u64, u64::from(parts.sizes[0]))).sum();
+        prop_assert!((total - least[sizes.len()]).abs() <= 1e-9 * total.max(1.0), "{total} {}", least[sizes.len()]);
     }
 
     /// `TokenBudget`: from the longest sample down, each into the last batch if that stays within every limit.
@@ -155,8 +155,8 @@ proptest! {
                 None => expected.push(vec![length]),
             }
         }
-        let found = plan.map(|plan| seen(&plan).into_iter().flatten().map(|parts| parts.sizes).collect());
-        prop_assert_eq!(found.unwrap_or_else(|_| Vec::new()), expected);
+        let batches = plan.map(|plan| seen(&plan).into_iter().flatten().map(|parts| parts.sizes).collect());
+        prop_assert_eq!(batches.unwrap_or_else(|_| Vec::new()), expected);
     }
 
     /// `Packing` makes as many bins as best fit does, written the obvious way.
@@ -174,10 +174,10 @@ proptest! {
             }
         }
         let real = |parts: &Parts| parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
-        let mut found: Vec<u64> = seen(&plan).iter().flatten().map(|parts| capacity - real(parts)).collect();
+        let mut rooms: Vec<u64> = seen(&plan).iter().flatten().map(|parts| capacity - real(parts)).collect();
         free.sort_unstable();
-        found.sort_unstable();
-        prop_assert_eq!(found, free);
+        rooms.sort_unstable();
+        prop_assert_eq!(rooms, free);
     }
 
     /// Samples with two variable dimensions: the union of the extents stays within the budget.

@@ -49,8 +49,8 @@ impl Visit<'_> for Paths {
         match item {
             Item::Use(import) => {
                 let public = !matches!(import.vis, syn::Visibility::Inherited);
-                let found = if public { &mut self.reexported } else { &mut self.imported };
-                leaves(&import.tree, &mut Vec::new(), found);
+                let paths = if public { &mut self.reexported } else { &mut self.imported };
+                leaves(&import.tree, &mut Vec::new(), paths);
             }
             Item::Mod(module) if is_test(&module.attrs) => {}
             item => visit::visit_item(self, item),
@@ -100,25 +100,25 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
 }
 
 /// Lists the paths of a `use` tree.
-fn leaves(tree: &UseTree, before: &mut Names, found: &mut Vec<Names>) {
+fn leaves(tree: &UseTree, before: &mut Names, paths: &mut Vec<Names>) {
     match tree {
         UseTree::Path(path) => {
             before.push(path.ident.to_string());
-            leaves(&path.tree, before, found);
+            leaves(&path.tree, before, paths);
             before.pop();
         }
-        UseTree::Name(name) => found.push([before.as_slice(), &[name.ident.to_string()]].concat()),
+        UseTree::Name(name) => paths.push([before.as_slice(), &[name.ident.to_string()]].concat()),
         // The original name says more than the one given here.
-        UseTree::Rename(rename) => found.push([before.as_slice(), &[rename.ident.to_string()]].concat()),
-        UseTree::Glob(_) => found.push(before.clone()),
-        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, found)),
+        UseTree::Rename(rename) => paths.push([before.as_slice(), &[rename.ident.to_string()]].concat()),
+        UseTree::Glob(_) => paths.push(before.clone()),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, paths)),
     }
 }
 
 /// All files of the source, by module path.
 fn modules() -> BTreeMap<Names, Module> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = BTreeMap::new();
+    let mut modules = BTreeMap::new();
     let mut folders: Vec<(PathBuf, Names)> = vec![(source.clone(), Vec::new())];
     while let Some((folder, names)) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -130,11 +130,11 @@ fn modules() -> BTreeMap<Names, Module> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let face = stem == "mod" || stem == "lib";
                 let file = path.strip_prefix(&source).unwrap().to_string_lossy().into_owned();
-                found.insert(if face { names.clone() } else { inner }, module(file, &path));
+                modules.insert(if face { names.clone() } else { inner }, module(file, &path));
             }
         }
     }
-    found
+    modules
 }
 
 fn module(file: String, path: &Path) -> Module {
@@ -159,8 +159,8 @@ fn resolve(modules: &BTreeMap<Names, Module>, at: &Names, names: &[String], dept
             match (modules.contains_key(&inner), modules[at].imported.get(name)) {
                 (true, _) => inner,
                 (false, Some(import)) if depth > 0 && import.as_slice() != names => {
-                    let found = [import.as_slice(), rest].concat();
-                    return resolve(modules, at, &found, depth - 1);
+                    let names = [import.as_slice(), rest].concat();
+                    return resolve(modules, at, &names, depth - 1);
                 }
                 _ => return None,
             }
@@ -173,8 +173,8 @@ fn resolve(modules: &BTreeMap<Names, Module>, at: &Names, names: &[String], dept
         } else if modules.contains_key(&inner) {
             here = inner;
         } else if let Some(import) = modules[&here].imported.get(name).filter(|_| depth > 0) {
-            let found = [import.as_slice(), &rest[place + 1..]].concat();
-            return resolve(modules, &here, &found, depth - 1).or(Some(here));
+            let names = [import.as_slice(), &rest[place + 1..]].concat();
+            return resolve(modules, &here, &names, depth - 1).or(Some(here));
         } else {
             return Some(here);
         }
@@ -186,8 +186,8 @@ fn resolve(modules: &BTreeMap<Names, Module>, at: &Names, names: &[String], dept
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let modules = modules();
     let used = |at: &Names, module: &Module| {
-        let found = module.mentioned.iter().filter_map(|names| resolve(&modules, at, names, 8));
-        found.map(|names| modules[&names].file.clone()).filter(|file| *file != module.file).collect()
+        let targets = module.mentioned.iter().filter_map(|names| resolve(&modules, at, names, 8));
+        targets.map(|names| modules[&names].file.clone()).filter(|file| *file != module.file).collect()
     };
     modules.iter().map(|(at, module)| (module.file.clone(), used(at, module))).collect()
 }

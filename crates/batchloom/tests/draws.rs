@@ -35,10 +35,10 @@ fn check_inverse(plan: &Plan) {
         }
     }
     for sample in 0..plan.samples() {
-        let mut found: Vec<_> =
+        let mut places: Vec<_> =
             plan.places(sample).unwrap().iter().map(|place| (place.step, place.index)).collect();
-        found.sort_unstable();
-        assert_eq!(found, expected.remove(&sample).unwrap_or_default(), "sample {sample}");
+        places.sort_unstable();
+        assert_eq!(places, expected.remove(&sample).unwrap_or_default(), "sample {sample}");
     }
     let all = drawn(plan);
     for start in [0, 1, plan.steps() / 2] {
@@ -67,31 +67,31 @@ fn weights() -> impl Strategy<Value = Vec<f64>> {
 /// The turns of sources by their definition: the one that is due first, at (turn + 1/2) / ratio.
 fn turns(ratios: &[u64], counts: &[u64], draws: usize) -> Vec<(usize, u64)> {
     let mut taken = vec![0_u64; ratios.len()];
-    let mut found = Vec::new();
-    while found.len() < draws {
+    let mut turns = Vec::new();
+    while turns.len() < draws {
         let time =
             |source: usize, other: usize| (2 * u128::from(taken[source]) + 1) * u128::from(ratios[other]);
         let open = (0..ratios.len()).filter(|&source| ratios[source] > 0 && taken[source] < counts[source]);
         let Some(next) = open.min_by(|&a, &b| time(a, b).cmp(&time(b, a)).then(a.cmp(&b))) else { break };
-        found.push((next, taken[next]));
+        turns.push((next, taken[next]));
         taken[next] += 1;
     }
-    found
+    turns
 }
 
 /// The sources that take turns are those expected, in that order; shuffled, they are as often there, and not far from it.
-fn check_turns(found: &[usize], expected: &[usize], sources: usize, shuffle: bool) {
+fn check_turns(sources_in_turn: &[usize], expected: &[usize], sources: usize, shuffle: bool) {
     if !shuffle {
-        assert_eq!(found, expected);
+        assert_eq!(sources_in_turn, expected);
         return;
     }
     let (mut ahead, mut most) = (vec![0_i64; sources], 0);
-    for (&source, &other) in found.iter().zip(expected) {
+    for (&source, &other) in sources_in_turn.iter().zip(expected) {
         ahead[source] += 1;
         ahead[other] -= 1;
         most = most.max(ahead.iter().map(|count| count.abs()).max().unwrap_or(0));
     }
-    assert_eq!((found.len(), ahead), (expected.len(), vec![0; sources]));
+    assert_eq!((sources_in_turn.len(), ahead), (expected.len(), vec![0; sources]));
     assert!(most <= 1 + sources as i64 / 2, "{most} turns ahead of {sources} sources");
 }
 
@@ -109,10 +109,10 @@ proptest! {
         let mut sums = vec![0.0; weights.len()];
         const EPOCHS: u64 = 40;
         for epoch in 0..EPOCHS {
-            let found = counted(&drawn(&plan.at_epoch(epoch)));
-            prop_assert_eq!(found.values().sum::<u64>(), draws);
+            let counts = counted(&drawn(&plan.at_epoch(epoch)));
+            prop_assert_eq!(counts.values().sum::<u64>(), draws);
             for (sample, &weight) in weights.iter().enumerate() {
-                let count = found.get(&(sample as u64)).copied().unwrap_or(0) as f64;
+                let count = counts.get(&(sample as u64)).copied().unwrap_or(0) as f64;
                 let expected = draws as f64 * weight / total;
                 prop_assert!((count - expected).abs() < 2.0, "{} for {}", count, expected);
                 prop_assert!(weight > 0.0 || count == 0.0);
@@ -136,9 +136,9 @@ proptest! {
         let plan = ones(Plan::builder(samples).num_samples(draws).shuffle(shuffle).seed(seed));
         let whole = ones(Plan::builder(samples).shuffle(shuffle).seed(seed));
         let epochs = 3 + 2 * samples / draws;
-        let found: Vec<u64> = (0..epochs).flat_map(|epoch| drawn(&plan.at_epoch(epoch))).collect();
+        let samples_of_all: Vec<u64> = (0..epochs).flat_map(|epoch| drawn(&plan.at_epoch(epoch))).collect();
         let passes = (0..).flat_map(|epoch| drawn(&whole.at_epoch(epoch)));
-        prop_assert_eq!(&found, &passes.take(found.len()).collect::<Vec<_>>());
+        prop_assert_eq!(&samples_of_all, &passes.take(samples_of_all.len()).collect::<Vec<_>>());
         check_inverse(&plan.at_epoch(1));
     }
 
@@ -179,10 +179,10 @@ proptest! {
         let share: Vec<u64> = (0..counts.len()).map(|source| expected.iter().filter(|turn| turn.0 == source).count() as u64).collect();
         let mut passes: Vec<Vec<u64>> = vec![Vec::new(); counts.len()];
         for epoch in 0..3 {
-            let found = drawn(&plan.at_epoch(epoch));
-            let sources: Vec<usize> = found.iter().map(|&sample| before.partition_point(|&before| before <= sample) - 1).collect();
+            let samples = drawn(&plan.at_epoch(epoch));
+            let sources: Vec<usize> = samples.iter().map(|&sample| before.partition_point(|&before| before <= sample) - 1).collect();
             check_turns(&sources, &expected.iter().map(|turn| turn.0).collect::<Vec<_>>(), counts.len(), shuffle);
-            found.iter().zip(&sources).for_each(|(&sample, &source)| passes[source].push(sample - before[source]));
+            samples.iter().zip(&sources).for_each(|(&sample, &source)| passes[source].push(sample - before[source]));
             check_inverse(&plan.at_epoch(epoch));
         }
         // No sample comes again before all have come, through all epochs.
@@ -247,13 +247,13 @@ proptest! {
                 }
             }
             let plan = plan.at_epoch(epoch);
-            let found = drawn(&plan);
+            let samples_drawn = drawn(&plan);
             let of = |sample: u64| before.partition_point(|&before| before <= sample) - 1;
             // Shuffled, a stretch that is cut has one turn more or less of a source, which moves all that come after it.
             if !shuffle {
-                prop_assert_eq!(&found.iter().map(|&sample| of(sample)).collect::<Vec<_>>(), &expected);
+                prop_assert_eq!(&samples_drawn.iter().map(|&sample| of(sample)).collect::<Vec<_>>(), &expected);
             }
-            found.iter().for_each(|&sample| passes[of(sample)].push(sample));
+            samples_drawn.iter().for_each(|&sample| passes[of(sample)].push(sample));
             check_inverse(&plan);
         }
         for (passes, &count) in passes.iter().zip(&counts) {
@@ -393,10 +393,10 @@ proptest! {
         let mut passes: Vec<Vec<u64>> = vec![Vec::new(); counts.len()];
         let total: u64 = ratios.iter().sum();
         for epoch in 0..4 {
-            let found = drawn(&plan.at_epoch(epoch));
-            prop_assert_eq!(found.len() as u64, plan.at_epoch(epoch).draws());
+            let samples_drawn = drawn(&plan.at_epoch(epoch));
+            prop_assert_eq!(samples_drawn.len() as u64, plan.at_epoch(epoch).draws());
             let mut had = vec![0_u64; counts.len()];
-            for &sample in &found {
+            for &sample in &samples_drawn {
                 let longest = 20.0;
                 let all_had: u64 = had.iter().sum();
                 let open = exhausted != Exhausted::Renormalise;
@@ -408,7 +408,7 @@ proptest! {
                 passes[source(sample)].push(sample);
             }
             if exhausted == Exhausted::Renormalise {
-                let mut once = found.clone();
+                let mut once = samples_drawn.clone();
                 once.sort_unstable();
                 prop_assert_eq!(once, (0..samples).collect::<Vec<_>>());
             }
@@ -485,7 +485,7 @@ proptest! {
         let stats = plan.stats();
         prop_assert_eq!((stats.samples, stats.dropped, stats.repeated), (plan.draws(), 0, 0));
         // Any chain of worlds delivers each draw once.
-        let (mut state, mut found) = (plan.state(0), Vec::new());
+        let (mut state, mut delivered) = (plan.state(0), Vec::new());
         for (world_size, steps) in worlds.into_iter().chain([(2, u64::MAX)]) {
             let plan = builder().world_size(world_size).build().unwrap().resume(&state).unwrap();
             if plan.epoch() != 1 {
@@ -494,12 +494,12 @@ proptest! {
             let steps = steps.min(plan.steps());
             for step in 0..steps {
                 for rank in (0..world_size).filter(|&rank| step < plan.steps_of(rank)) {
-                    found.extend(plan.indices(step, rank).unwrap());
+                    delivered.extend(plan.indices(step, rank).unwrap());
                 }
             }
             state = plan.state(steps);
         }
-        prop_assert_eq!(counted(&found), expected);
+        prop_assert_eq!(counted(&delivered), expected);
     }
 }
 
@@ -517,9 +517,9 @@ fn streams_of_draws_do_not_correlate() {
     let (mut sources, mut epochs) = (vec![0_u64; 256], vec![0_u64; 256]);
     let mut last: Option<Vec<u64>> = None;
     for epoch in 0..4000 {
-        let found = drawn(&plan.at_epoch(epoch));
+        let samples = drawn(&plan.at_epoch(epoch));
         // Each source has its own order, whichever comes first.
-        let (first, second): (Vec<u64>, Vec<u64>) = found.into_iter().partition(|&sample| sample < 16);
+        let (first, second): (Vec<u64>, Vec<u64>) = samples.into_iter().partition(|&sample| sample < 16);
         for turn in 0..16 {
             sources[(16 * first[turn] + second[turn] - 16) as usize] += 1;
             if let Some(last) = &last {
@@ -535,9 +535,9 @@ fn streams_of_draws_do_not_correlate() {
     let plan = ones(plan.seed(9));
     let mut pairs = vec![0_u64; 64];
     for epoch in 0..20_000 {
-        let found = counted(&drawn(&plan.at_epoch(epoch)));
-        for a in found.keys() {
-            found.keys().filter(|b| *b > a).for_each(|b| pairs[(8 * a + b) as usize] += 1);
+        let counts = counted(&drawn(&plan.at_epoch(epoch)));
+        for a in counts.keys() {
+            counts.keys().filter(|b| *b > a).for_each(|b| pairs[(8 * a + b) as usize] += 1);
         }
     }
     // Neighbours of one stretch never come together, all others do.
@@ -594,8 +594,8 @@ fn draws_that_make_no_sense() {
     let other =
         || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
     assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
-    let found = other().build().unwrap().resume(&state(1, builder().weights(weights())));
-    refused(found, Kind::State, &["the epoch under way was drawn by weights", &weights().digest()]);
+    let resumed = other().build().unwrap().resume(&state(1, builder().weights(weights())));
+    refused(resumed, Kind::State, &["the epoch under way was drawn by weights", &weights().digest()]);
 }
 
 /// Schedules that go back, or give weights that make no sense.
@@ -647,8 +647,8 @@ fn weights_of_sources_in_states() {
         mixed(weights).sizes(sizes).rule(TokenBudget::new(12).unwrap()).largest_first(true).build().unwrap()
     };
     let state = largest(&[1.0, 2.0]).state(1);
-    let found = largest(&[2.0, 1.0]).resume(&state);
-    refused(found, Kind::Argument, &["largest_first does not go with other weights"]);
+    let resumed = largest(&[2.0, 1.0]).resume(&state);
+    refused(resumed, Kind::Argument, &["largest_first does not go with other weights"]);
     assert!(largest(&[2.0, 1.0]).resume(&largest(&[1.0, 2.0]).state(0)).is_ok());
 }
 

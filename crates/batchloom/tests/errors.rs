@@ -4,9 +4,9 @@ use batchloom::{Error, Kind};
 
 /// Checks that a result is an error of a kind whose message has each of `words`.
 #[track_caller]
-pub(crate) fn refused<T>(found: Result<T, Error>, kind: Kind, words: &[&str]) {
-    assert!(found.is_err(), "expected an error of kind {kind:?} that names {words:?}");
-    let error = found.map(drop).unwrap_err();
+pub(crate) fn refused<T>(outcome: Result<T, Error>, kind: Kind, words: &[&str]) {
+    assert!(outcome.is_err(), "expected an error of kind {kind:?} that names {words:?}");
+    let error = outcome.map(drop).unwrap_err();
     assert!(
         is(&error, kind, words),
         "expected an error of kind {kind:?} that names {words:?}; found {error:?}"

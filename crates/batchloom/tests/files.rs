@@ -132,8 +132,8 @@ fn arrays_of_safetensors_come_in() {
         };
         let bytes: Vec<u8> = (0..6 * dtype.size()).map(|byte| byte as u8 % 2).collect();
         let file = Bytes::from(stored(stored_as, &[3, 2], &bytes));
-        let found = Tensor::from_safetensors(file.clone()).unwrap();
-        let [(name, tensor)] = &found[..] else { panic!("{} arrays", found.len()) };
+        let arrays = Tensor::from_safetensors(file.clone()).unwrap();
+        let [(name, tensor)] = &arrays[..] else { panic!("{} arrays", arrays.len()) };
         assert_eq!((&name[..], tensor.dtype(), tensor.shape()), ("x", dtype, &[3, 2][..]));
         assert_eq!(tensor.to_bytes().unwrap(), bytes);
         assert_eq!(tensor.bytes().as_ptr_range().end, file.as_ptr_range().end, "the memory of the file");

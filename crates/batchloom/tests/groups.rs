@@ -12,16 +12,16 @@ use crate::errors::refused;
 /// The rows of each group, in order of their first appearance.
 fn members(ids: &[i64]) -> Vec<Vec<usize>> {
     let mut names: Vec<i64> = Vec::new();
-    let mut found: Vec<Vec<usize>> = Vec::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
     for (row, id) in ids.iter().enumerate() {
         let place = names.iter().position(|name| name == id).unwrap_or_else(|| {
             names.push(*id);
-            found.push(Vec::new());
+            groups.push(Vec::new());
             names.len() - 1
         });
-        found[place].push(row);
+        groups[place].push(row);
     }
-    found
+    groups
 }
 
 fn rows(ids: &[i64]) -> Tensor {
@@ -67,8 +67,8 @@ proptest! {
         prop_assert_eq!(groups.len(), expected.len());
         let row = |place: usize| groups.order().map_or(place, |order| order[place] as usize);
         for (pair, expected) in groups.offsets().windows(2).zip(&expected) {
-            let found: Vec<_> = (pair[0] as usize..pair[1] as usize).map(row).collect();
-            prop_assert_eq!(&found, expected);
+            let rows: Vec<_> = (pair[0] as usize..pair[1] as usize).map(row).collect();
+            prop_assert_eq!(&rows, expected);
         }
         let consecutive = expected.iter().flatten().is_sorted();
         prop_assert_eq!(groups.order().is_none(), consecutive);
@@ -130,11 +130,11 @@ proptest! {
                 for &group in &groups {
                     let rows = &expected[group as usize];
                     let taken = rows.len().min(most as usize);
-                    let found: Vec<_> = flat.by_ref().take(taken).map(|pair| pair[0] as usize).collect();
-                    prop_assert!(found.is_sorted() && found.iter().all(|row| rows.contains(row)));
-                    prop_assert_eq!(found.iter().collect::<std::collections::HashSet<_>>().len(), taken);
+                    let kept: Vec<_> = flat.by_ref().take(taken).map(|pair| pair[0] as usize).collect();
+                    prop_assert!(kept.is_sorted() && kept.iter().all(|row| rows.contains(row)));
+                    prop_assert_eq!(kept.iter().collect::<std::collections::HashSet<_>>().len(), taken);
                     if !subsample {
-                        prop_assert_eq!(&found[..], &rows[..taken]);
+                        prop_assert_eq!(&kept[..], &rows[..taken]);
                     }
                     if layout == GroupLayout::Padded {
                         flat.by_ref().take(shape[1] - taken).for_each(drop);
@@ -186,11 +186,11 @@ fn bad_input() {
     let long = ["group 0 has 2 rows", "max_rows is 1"];
     refused(full().max_rows(1, GroupOversize::Error).build(), Kind::Data, &long);
     let split = Packing::new(2).unwrap().oversize(PackedOversize::Split);
-    let found = Loader::builder(full().build().unwrap()).rule(split).build();
-    refused(found, Kind::Argument, &["oversize", "divide groups"]);
+    let built = Loader::builder(full().build().unwrap()).rule(split).build();
+    refused(built, Kind::Argument, &["oversize", "divide groups"]);
     let padded = full().layout(GroupLayout::Padded).build().unwrap();
-    let found = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
-    refused(found, Kind::Argument, &["Packing", "layout \"concatenated\""]);
+    let built = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
+    refused(built, Kind::Argument, &["Packing", "layout \"concatenated\""]);
 }
 
 proptest! {
@@ -207,9 +207,9 @@ proptest! {
         }
         let ids = TextIds::new(&texts).unwrap();
         prop_assert_eq!(ids.codes(), &codes);
-        let found: Vec<_> = ids.first_rows().iter().map(|&row| &texts[row]).collect();
-        prop_assert_eq!(found, names);
-        let (found, expected) = (Groups::of_text(&texts).unwrap(), Groups::of(&codes).unwrap());
-        prop_assert_eq!((found.offsets(), found.order()), (expected.offsets(), expected.order()));
+        let firsts: Vec<_> = ids.first_rows().iter().map(|&row| &texts[row]).collect();
+        prop_assert_eq!(firsts, names);
+        let (of_text, expected) = (Groups::of_text(&texts).unwrap(), Groups::of(&codes).unwrap());
+        prop_assert_eq!((of_text.offsets(), of_text.order()), (expected.offsets(), expected.order()));
     }
 }

@@ -137,8 +137,8 @@ proptest! {
             builder.rule(rule.clone()).shuffle(true).pad_side(side).pad_value("x", &padding).block_bytes(bytes)
         });
         let batches = addressed(there.blocks(), |samples| samples + usize::from(packs));
-        let found: Vec<Vec<i64>> = batches.iter().map(|batch| follow(batch, packs, left)).collect();
-        prop_assert_eq!(found, formed(&here, "x"));
+        let gathered: Vec<Vec<i64>> = batches.iter().map(|batch| follow(batch, packs, left)).collect();
+        prop_assert_eq!(gathered, formed(&here, "x"));
     }
 
     #[test]
@@ -159,8 +159,8 @@ proptest! {
             let step = move |step: i64| if step < missing { 0 } else { row - missing + step };
             (0..input_len as i64).map(step).collect::<Vec<_>>()
         };
-        let found: Vec<Vec<i64>> = batches.iter().map(|batch| batch.members.iter().flat_map(window).collect()).collect();
-        prop_assert_eq!(found, formed(&here, "x"));
+        let gathered: Vec<Vec<i64>> = batches.iter().map(|batch| batch.members.iter().flat_map(window).collect()).collect();
+        prop_assert_eq!(gathered, formed(&here, "x"));
     }
 
     #[test]
@@ -182,8 +182,8 @@ proptest! {
             (Some(order), Ok(place)) => order[place] as i64,
             _ => place,
         };
-        let found = batches.iter().map(|batch| follow(batch, !padded, left).iter().map(row).collect());
-        prop_assert_eq!(found.collect::<Vec<Vec<i64>>>(), formed(&here, "x"));
+        let gathered = batches.iter().map(|batch| follow(batch, !padded, left).iter().map(row).collect());
+        prop_assert_eq!(gathered.collect::<Vec<Vec<i64>>>(), formed(&here, "x"));
     }
 
     #[test]
@@ -251,7 +251,7 @@ proptest! {
 
 /// Follows the index table of a batch to the row of each element, -1 for padding.
 fn follow(batch: &Addressed, packs: bool, left: bool) -> Vec<i64> {
-    let mut found = vec![-1; batch.space.iter().product()];
+    let mut rows = vec![-1; batch.space.iter().product()];
     let members = if packs { &batch.members[1..] } else { &batch.members };
     let mut end = 0;
     for (number, member) in members.iter().enumerate() {
@@ -265,10 +265,10 @@ fn follow(batch: &Addressed, packs: bool, left: bool) -> Vec<i64> {
         for step in 0..taken as usize {
             let picked =
                 if batch.picks.is_empty() { step as i64 } else { batch.picks[element as usize + step] };
-            found[slot + before + step] = start + picked;
+            rows[slot + before + step] = start + picked;
         }
     }
-    found
+    rows
 }
 
 /// Inputs and positions of all pieces, from passages.
@@ -296,8 +296,9 @@ fn numbers_that_need_64_bits_have_them() {
         let block = loader.blocks().next().unwrap().unwrap();
         assert_eq!(block.index_table().unwrap().0.dtype(), dtype);
         let expected = loader.plan(0).indices(0, 0).unwrap();
-        let found: Vec<u64> = numbers(block.index_table().unwrap().0).iter().map(|&row| row as u64).collect();
-        assert_eq!(found[..64], expected);
+        let samples: Vec<u64> =
+            numbers(block.index_table().unwrap().0).iter().map(|&row| row as u64).collect();
+        assert_eq!(samples[..64], expected);
     }
 }
 

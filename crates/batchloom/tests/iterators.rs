@@ -65,11 +65,11 @@ proptest! {
         for rank in 0..world_size {
             let expected = builder.clone().rank(rank, world_size).build().unwrap();
             expected.set_epoch(epoch);
-            let found = alone.on_rank(rank, world_size).unwrap();
-            prop_assert_eq!((found.rank(), found.world_size(), found.epoch()), (rank, world_size, epoch));
-            for (found, expected) in found.iter().zip(&expected) {
-                let (found, expected) = (found.unwrap(), expected.unwrap());
-                prop_assert_eq!(found.view::<i64>("x").unwrap(), expected.view::<i64>("x").unwrap());
+            let other = alone.on_rank(rank, world_size).unwrap();
+            prop_assert_eq!((other.rank(), other.world_size(), other.epoch()), (rank, world_size, epoch));
+            for (batch, expected) in other.iter().zip(&expected) {
+                let (batch, expected) = (batch.unwrap(), expected.unwrap());
+                prop_assert_eq!(batch.view::<i64>("x").unwrap(), expected.view::<i64>("x").unwrap());
             }
         }
         prop_assert_eq!((alone.rank(), alone.epoch()), (0, epoch));
@@ -137,12 +137,12 @@ fn options_that_do_nothing_are_errors() {
     let none: [Dataset; 4] =
         [rows(9), windows.into(), some(rows(9)), Dataset::concat([rows(3), rows(4)]).unwrap()];
     for dataset in none {
-        let found = Loader::builder(dataset.clone()).labels("x").build();
-        refused(found, Kind::Argument, &["labels is set", "this kind of data does not have"]);
-        let found = Loader::builder(dataset.clone()).shuffle_documents(true).build();
-        refused(found, Kind::Argument, &["shuffle_documents is set", "this kind of data does not have"]);
-        let found = Loader::builder(dataset.clone()).pad_value("y", 0).build();
-        refused(found, Kind::Argument, &["field y", "no such field"]);
+        let built = Loader::builder(dataset.clone()).labels("x").build();
+        refused(built, Kind::Argument, &["labels is set", "this kind of data does not have"]);
+        let built = Loader::builder(dataset.clone()).shuffle_documents(true).build();
+        refused(built, Kind::Argument, &["shuffle_documents is set", "this kind of data does not have"]);
+        let built = Loader::builder(dataset.clone()).pad_value("y", 0).build();
+        refused(built, Kind::Argument, &["field y", "no such field"]);
         assert!(Loader::builder(dataset).shuffle_documents(false).build().is_ok());
     }
     assert!(Loader::builder(tokens()).labels("input_ids").build().is_err());

@@ -240,8 +240,8 @@ proptest! {
             Err(error) if drop_last && is(&error, Kind::Argument, &["drop_last leaves no step"]) => return Ok(()),
             Err(error) => {
                 let sample = error.sample().unwrap();
-                let found = format!("{} samples have the key of sample {sample}", count(keys[sample as usize]));
-                prop_assert!(is(&error, Kind::Argument, &[&found]), "{error}");
+                let message = format!("{} samples have the key of sample {sample}", count(keys[sample as usize]));
+                prop_assert!(is(&error, Kind::Argument, &[&message]), "{error}");
                 // No plan was possible: the most frequent key comes more often than there are full batches.
                 prop_assert!(most > full, "{} of {}", most, full);
                 return Ok(());
@@ -317,21 +317,21 @@ fn golden() {
     let homogeneous = builder().homogeneous_by(keys()).build().unwrap();
     let pairs = Keys::new((0..20).map(|sample| sample / 2).collect());
     let distinct = builder().distinct_by(pairs).build().unwrap();
-    let found = [&homogeneous, &distinct].map(|plan| (plan.fingerprint(), held(plan)));
+    let one_rank = [&homogeneous, &distinct].map(|plan| (plan.fingerprint(), held(plan)));
     // Three ranks, and two after the first step of three.
     let three = builder().homogeneous_by(keys()).world_size(3).build().unwrap();
     let two = three.in_world(2).unwrap().resume(&three.state(1)).unwrap();
     let steps =
         |plan: &Plan| (0..plan.steps()).map(|step| plan.step(step).unwrap().batches).collect::<Vec<_>>();
-    check_golden(&serde_json::to_string(&(found, steps(&three), steps(&two))).unwrap());
+    check_golden(&serde_json::to_string(&(one_rank, steps(&three), steps(&two))).unwrap());
 }
 
-fn check_golden(found: &str) {
+fn check_golden(text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/keys.json");
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, format!("{found}\n")).unwrap();
+        std::fs::write(&path, format!("{text}\n")).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap().trim(), found);
+    assert_eq!(std::fs::read_to_string(path).unwrap().trim(), text);
 }
 
 #[test]

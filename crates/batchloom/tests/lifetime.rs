@@ -165,10 +165,10 @@ fn large_batches_take_the_memory_of_those_before() {
                     }
                 }
             }
-            let found = allocated.most.load(Ordering::SeqCst);
+            let allocations = allocated.most.load(Ordering::SeqCst);
             assert!(
-                found <= expected,
-                "{found}, not {expected}: {held} held, {prefetch:?}, {threads} threads"
+                allocations <= expected,
+                "{allocations}, not {expected}: {held} held, {prefetch:?}, {threads} threads"
             );
         }
     }

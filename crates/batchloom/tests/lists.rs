@@ -58,14 +58,14 @@ proptest! {
     #[test]
     fn lists_are_dealt_as_they_come(lists in lists(), world_size in 1..6_u32, uneven in uneven(), epoch in 0..3_u64) {
         let plan = plan(&lists, world_size, uneven).at_epoch(epoch);
-        let found = taken(&plan);
+        let batches = taken(&plan);
         let short = uneven == Uneven::Short;
         let steps = lists.len().div_ceil(world_size as usize);
         prop_assert_eq!(plan.steps(), steps as u64);
         let dealt = if short { lists.len() } else { steps * world_size as usize };
         let dealt: Vec<_> = lists.iter().cycle().take(dealt).cloned().collect();
         let Some(_) = equal_len(&lists).filter(|_| !short && world_size > 1) else {
-            prop_assert_eq!(found, dealt);
+            prop_assert_eq!(batches, dealt);
             return Ok(());
         };
         let expected = dealt.chunks(world_size as usize).enumerate().flat_map(|(step, batches)| {
@@ -73,7 +73,7 @@ proptest! {
             let len = left.iter().take(world_size as usize).map(Vec::len).max().unwrap();
             batches.iter().map(move |list| list.iter().copied().cycle().take(len).collect::<Vec<_>>())
         });
-        prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        prop_assert_eq!(batches, expected.collect::<Vec<_>>());
     }
 
     // law: L3
@@ -124,7 +124,7 @@ proptest! {
         let loader = loader.build().unwrap();
         for lists in &epochs {
             loader.set_lists(listed(lists)).unwrap();
-            let found: Vec<Vec<u32>> = loader
+            let batches: Vec<Vec<u32>> = loader
                 .iter()
                 .map(|batch| {
                     let batch = batch.unwrap();
@@ -132,7 +132,7 @@ proptest! {
                     x.iter().map(|&sample| sample as u32).collect()
                 })
                 .collect();
-            prop_assert_eq!(&found, lists);
+            prop_assert_eq!(&batches, lists);
         }
     }
 }
@@ -169,8 +169,8 @@ fn lists_that_make_no_sense() {
         Kind::Range,
         &[&format!("sample {SAMPLES}"), &format!("sample < {SAMPLES}")],
     );
-    let found = build(&lists[..1]).shuffle(true).build();
-    refused(found, Kind::Argument, &["shuffle does not go with a list of batches"]);
-    let found = build(&lists[..1]).shard_size(2).build();
-    refused(found, Kind::Argument, &["shard_size does not go with a list of batches"]);
+    let built = build(&lists[..1]).shuffle(true).build();
+    refused(built, Kind::Argument, &["shuffle does not go with a list of batches"]);
+    let built = build(&lists[..1]).shard_size(2).build();
+    refused(built, Kind::Argument, &["shard_size does not go with a list of batches"]);
 }

@@ -131,14 +131,14 @@ proptest! {
             let lazy = build(lazy, &rule, seed, uneven, (rank, world_size)).num_threads(threads).prefetch(prefetch).build();
             let (stored, lazy) = match (stored, lazy) {
                 (Ok(stored), Ok(lazy)) => (stored, lazy),
-                (Err(expected), Err(found)) => { prop_assert_eq!(expected, found); continue; }
-                (expected, found) => panic!("{expected:?}, {found:?}"),
+                (Err(expected), Err(error)) => { prop_assert_eq!(expected, error); continue; }
+                (stored, lazy) => panic!("{stored:?}, {lazy:?}"),
             };
-            let (Ok(expected), Ok(found)) = (
+            let (Ok(expected), Ok(batches)) = (
                 stored.iter().map(|batch| Ok(contents(&batch?))).collect::<Result<Vec<_>, Error>>(),
                 lazy.iter().map(|batch| Ok(contents(&batch?))).collect::<Result<Vec<_>, Error>>(),
             ) else { continue };
-            prop_assert_eq!(&expected, &found);
+            prop_assert_eq!(&expected, &batches);
             // The next epoch, cut and gone on with by another loader.
             let next: Vec<_> = stored.iter().map(|batch| contents(&batch.unwrap())).collect();
             let mut taken: Vec<_> = lazy.iter().take(cut).map(|batch| contents(&batch.unwrap())).collect();
@@ -207,10 +207,10 @@ proptest! {
                 }
                 Err(error) => panic!("{error}"),
             };
-            let found = block.batches().next().unwrap();
+            let with_holes = block.batches().next().unwrap();
             let holes: Vec<bool> = members.iter().map(|&sample| sample == fails).collect();
-            let weights = found.field("weight").unwrap().as_slice::<f32>().unwrap();
-            let y = found.field("y").unwrap().as_slice::<i64>().unwrap();
+            let weights = with_holes.field("weight").unwrap().as_slice::<f32>().unwrap();
+            let y = with_holes.field("y").unwrap().as_slice::<i64>().unwrap();
             let expected = batch.field("weight").map(|weight| weight.as_slice::<f32>().unwrap().to_vec());
             for (member, &hole) in holes.iter().enumerate() {
                 let whole = expected.as_ref().map_or(1.0, |weights| weights[member]);
@@ -219,7 +219,7 @@ proptest! {
             }
             prop_assert_eq!(block.skipped().len(), holes.iter().filter(|&&hole| hole).count());
             let x = |batch: &Batch| batch.field("x").unwrap().as_slice::<u32>().unwrap().to_vec();
-            let (before, after) = (x(&batch), x(&found));
+            let (before, after) = (x(&batch), x(&with_holes));
             prop_assert_eq!(before.len(), after.len());
             let kept = |value: u32| u64::from(value / 100) != fails;
             let holed = before.iter().map(|&value| if kept(value) { value } else { 0 }).collect::<Vec<_>>();
@@ -262,7 +262,7 @@ proptest! {
         let loader = loader.collate("x", slot).pad_value("x", &7_u16.to_ne_bytes()).build().unwrap();
         let batch = loader.iter().next().unwrap().unwrap();
         prop_assert_eq!(batch.fields()[0].shape(), [shapes.len(), height, width]);
-        let found = batch.fields()[0].as_slice::<u16>().unwrap();
+        let elements = batch.fields()[0].as_slice::<u16>().unwrap();
         let keep = if crops { keep } else if side == PadSide::Left { Keep::End } else { Keep::Start };
         // The place of a slot's element in the sample, along one dimension.
         let place = |at: usize, slot: usize, sample: usize| {
@@ -277,7 +277,7 @@ proptest! {
                         (Some(row), Some(column)) => (sample * 100 + row * 10 + column + 1) as u16,
                         _ => 7,
                     };
-                    prop_assert_eq!(found[(sample * height + row) * width + column], expected);
+                    prop_assert_eq!(elements[(sample * height + row) * width + column], expected);
                 }
             }
         }
@@ -300,9 +300,9 @@ fn samples_are_read_when_their_block_is_formed() {
         for step in 1..=10 {
             let _batch = batches.next().unwrap().unwrap();
             thread::sleep(Duration::from_millis(5));
-            let found = read.lock().unwrap().len();
-            assert!(found <= 5 * (step + 2), "{found} samples read at step {step}");
-            assert_eq!(found, 5 * (step + 2), "two batches are ready");
+            let samples_read = read.lock().unwrap().len();
+            assert!(samples_read <= 5 * (step + 2), "{samples_read} samples read at step {step}");
+            assert_eq!(samples_read, 5 * (step + 2), "two batches are ready");
         }
         drop(batches);
         let after = read.lock().unwrap().len();
@@ -365,10 +365,10 @@ fn the_batch_after_the_awaited_one_is_read() {
         );
         thread::scope(|scope| {
             let awaited = scope.spawn(|| batches.next().unwrap().unwrap());
-            let found = settled(&read, 5 * (3 + prefetch));
+            let samples_read = settled(&read, 5 * (3 + prefetch));
             drop(open);
             awaited.join().unwrap();
-            assert_eq!(found, 5 * (3 + prefetch), "of those ahead of the batch that is awaited");
+            assert_eq!(samples_read, 5 * (3 + prefetch), "of those ahead of the batch that is awaited");
         });
     }
 }

@@ -15,8 +15,8 @@ fn messages_are_of_no_language() {
     assert!(errors.matches("#[error(").count() > 150);
     for message in errors.split("#[error(").skip(1) {
         let message = message.split(")]").next().unwrap();
-        let found = PYTHON.iter().chain(&RUST).chain(&["=\\\""]).find(|text| message.contains(**text));
-        assert_eq!(found, None, "{message}");
+        let word = PYTHON.iter().chain(&RUST).chain(&["=\\\""]).find(|text| message.contains(**text));
+        assert_eq!(word, None, "{message}");
     }
 }
 
@@ -26,8 +26,8 @@ fn reasons_are_free_of_python() {
         let text = std::fs::read_to_string(&file).unwrap();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"))
         {
-            let found = PYTHON.iter().find(|text| line.contains(**text));
-            assert_eq!(found, None, "{}:{number}: {line}", file.display());
+            let word = PYTHON.iter().find(|text| line.contains(**text));
+            assert_eq!(word, None, "{}:{number}: {line}", file.display());
         }
     }
 }

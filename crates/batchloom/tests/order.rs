@@ -102,9 +102,9 @@ proptest! {
         let order = Order::from(Shards::new(samples, shard_size, seed, epoch));
         let expected = sharded(samples, shard_size, seed, epoch);
         prop_assert_eq!(order.len(), samples);
-        let mut found = vec![0; usize::try_from(samples).unwrap()];
-        order.fill(0, &mut found);
-        prop_assert_eq!(&found, &expected);
+        let mut samples_in_order = vec![0; usize::try_from(samples).unwrap()];
+        order.fill(0, &mut samples_in_order);
+        prop_assert_eq!(&samples_in_order, &expected);
         for (position, &sample) in (0..).zip(&expected) {
             prop_assert_eq!(order.get(position), sample);
             prop_assert_eq!(order.find(sample), position);

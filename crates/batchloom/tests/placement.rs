@@ -57,18 +57,18 @@ proptest! {
         let limit = limit(&request);
         prop_assert_eq!(request.limit().map(|limit| limit.bytes), limit);
         let fits = limit.is_none_or(|limit| request.needed <= limit);
-        let found = decide(&request);
+        let placement = decide(&request);
         match (request.is_there, request.resident) {
-            (true, _) => prop_assert_eq!(found.unwrap().mode, PlacementMode::Resident),
-            (false, Residency::Never) => prop_assert_eq!(found.unwrap().mode, PlacementMode::Streamed),
-            (false, _) if fits => prop_assert_eq!(found.unwrap().mode, PlacementMode::Resident),
+            (true, _) => prop_assert_eq!(placement.unwrap().mode, PlacementMode::Resident),
+            (false, Residency::Never) => prop_assert_eq!(placement.unwrap().mode, PlacementMode::Streamed),
+            (false, _) if fits => prop_assert_eq!(placement.unwrap().mode, PlacementMode::Resident),
             (false, Residency::Always) => {
-                let error = found.unwrap_err();
+                let error = placement.unwrap_err();
                 prop_assert!(matches!(error.kind(), Kind::Argument | Kind::Device), "{error}");
                 prop_assert!(is(&error, error.kind(), &["resident is True, and the data takes"]), "{error}");
             }
             (false, _) => {
-                prop_assert!(found.is_err_and(|error| matches!(error.kind(), Kind::Argument | Kind::Device))
+                prop_assert!(placement.is_err_and(|error| matches!(error.kind(), Kind::Argument | Kind::Device))
                     || decide(&request).unwrap().mode != PlacementMode::Resident);
             }
         }
@@ -129,8 +129,8 @@ proptest! {
 fn placement_without_a_device_is_in_memory() {
     let request =
         PlacementRequest { needed: 8, samples: 1, shard_size: Some(3), ..PlacementRequest::default() };
-    let found = decide(&request).unwrap();
-    assert_eq!((found.mode, found.limit, found.shard_size), (PlacementMode::Host, None, Some(3)));
+    let placement = decide(&request).unwrap();
+    assert_eq!((placement.mode, placement.limit, placement.shard_size), (PlacementMode::Host, None, Some(3)));
 }
 
 #[test]

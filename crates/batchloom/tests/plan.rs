@@ -215,15 +215,15 @@ proptest! {
     #[test]
     fn a_sample_is_found_where_it_comes(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
-        let mut found = 0;
+        let mut places = 0;
         for sample in 0..options.samples {
             for place in plan.places(sample).unwrap() {
                 let batch = plan.indices(place.step, place.rank).unwrap();
                 prop_assert_eq!(batch[usize::try_from(place.index).unwrap()], sample);
-                found += 1;
+                places += 1;
             }
         }
-        prop_assert_eq!(found, plan.stats().real);
+        prop_assert_eq!(places, plan.stats().real);
     }
 
     // law: L7

@@ -122,18 +122,18 @@ proptest! {
             a.iter().zip(b).map(|(x, y)| (x - average(a)) * (y - average(b))).sum()
         };
         let spread = product(&ranks, &ranks) * product(&times, &times);
-        let found = plan.stats().length_correlation;
-        prop_assert_eq!(found.is_some(), spread > 1e-9);
-        if let Some(found) = found {
-            prop_assert!((found - product(&ranks, &times) / spread.sqrt()).abs() < 1e-9);
-            prop_assert!(shuffle || found <= 1e-9, "the longest come first: {found}");
+        let correlation = plan.stats().length_correlation;
+        prop_assert_eq!(correlation.is_some(), spread > 1e-9);
+        if let Some(correlation) = correlation {
+            prop_assert!((correlation - product(&ranks, &times) / spread.sqrt()).abs() < 1e-9);
+            prop_assert!(shuffle || correlation <= 1e-9, "the longest come first: {correlation}");
         }
     }
 
     /// `LengthBuckets` mixes sorted samples on an axis on which each batch takes the root of its range.
     #[test]
     fn length_buckets_mix_by_definition(sizes in sizes(), batch_size in 1_usize..20, seed in any::<u64>()) {
-        let found = plan(&sizes, LengthBuckets::new(batch_size as u64).unwrap(), seed).uneven(Uneven::Short).build().unwrap();
+        let plan = plan(&sizes, LengthBuckets::new(batch_size as u64).unwrap(), seed).uneven(Uneven::Short).build().unwrap();
         let order = order(sizes.len(), seed, 0);
         let size = |&sample: &u64| u128::from(sizes[sample as usize]);
         let mut sorted = order.clone();
@@ -158,10 +158,10 @@ proptest! {
         // In a batch, the longest come first, those that come first in the epoch before others.
         let place = |sample: &u64| order.iter().position(|other| other == sample);
         expected.iter_mut().for_each(|batch| batch.sort_by_key(|sample| (std::cmp::Reverse(size(sample)), place(sample))));
-        let mut found = batches(&found);
+        let mut mixed = batches(&plan);
         expected.sort();
-        found.sort();
-        prop_assert_eq!(found, expected);
+        mixed.sort();
+        prop_assert_eq!(mixed, expected);
     }
 
     /// `Packing` puts large samples first, and the others in the order of the epoch, into the fullest bin that takes them.
@@ -181,10 +181,10 @@ proptest! {
                 None => loads.push(size(sample)),
             }
         }
-        let mut found: Vec<u32> = batches(&plan).iter().map(|batch| batch.iter().map(size).sum()).collect();
+        let mut sums: Vec<u32> = batches(&plan).iter().map(|batch| batch.iter().map(size).sum()).collect();
         loads.sort_unstable();
-        found.sort_unstable();
-        prop_assert_eq!(found, loads);
+        sums.sort_unstable();
+        prop_assert_eq!(sums, loads);
     }
 
     /// A default pool holds two batches, or a quarter of what is shuffled together, and pools that are given hold as many

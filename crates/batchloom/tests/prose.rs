@@ -54,15 +54,15 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn questions(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut documented = false;
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     for (number, line) in (1..).zip(text.lines().map(str::trim_start)) {
         let comment = ["///", "//!"].iter().find_map(|&mark| line.strip_prefix(mark));
         let begins = comment.is_some() && !documented;
         documented = comment.is_some();
         let first = comment.unwrap_or_default().split_whitespace().next().unwrap_or_default();
         if begins && QUESTIONS.contains(&first.trim_end_matches(|letter: char| !letter.is_alphabetic())) {
-            found.push(format!("{}:{number}: {}", file.display(), comment.unwrap_or_default().trim()));
+            places.push(format!("{}:{number}: {}", file.display(), comment.unwrap_or_default().trim()));
         }
     }
-    found
+    places
 }

@@ -104,9 +104,9 @@ fn seen(loader: &Loader) -> Vec<Contents> {
 /// The batches of a plan, formed one by one, the last first.
 fn formed(loader: &Loader, plan: &Plan, rank: u32) -> Vec<Contents> {
     let form = |step| contents(&loader.form(plan, rank, step).unwrap());
-    let mut found: Vec<_> = (0..plan.steps_of(rank)).rev().map(form).collect();
-    found.reverse();
-    found
+    let mut batches: Vec<_> = (0..plan.steps_of(rank)).rev().map(form).collect();
+    batches.reverse();
+    batches
 }
 
 proptest! {
@@ -158,9 +158,9 @@ proptest! {
             for (part, steps) in &parts[..parts.len() - 1] {
                 prop_assert_eq!((part.world_size(), *steps), (worlds[0], stop as u64));
                 for (earlier, batches) in (0..).zip(&taken) {
-                    let found: Vec<Contents> =
+                    let again: Vec<Contents> =
                         (0..*steps).map(|step| contents(&loader.form(part, earlier, step).unwrap())).collect();
-                    prop_assert_eq!(&found, batches);
+                    prop_assert_eq!(&again, batches);
                 }
             }
         }
@@ -197,9 +197,9 @@ fn samples_on_demand_are_read_again_and_no_others() {
     let loader = Loader::builder(dataset).batch_size(4).shuffle(true).build().unwrap();
     let plan = loader.plan(3);
     loader.form(&plan, 0, 2).unwrap();
-    let mut found = read.lock().unwrap().clone();
+    let mut samples = read.lock().unwrap().clone();
     let mut expected = plan.indices(2, 0).unwrap();
-    found.sort_unstable();
+    samples.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(found, expected);
+    assert_eq!(samples, expected);
 }

@@ -63,9 +63,9 @@ proptest! {
         let of_sample = |sample| plan.places(sample).unwrap().into_iter().map(move |place| (place.step, sample));
         let mut dots: Vec<_> = (0..sizes.len() as u64).flat_map(of_sample).collect();
         dots.sort_by_key(|&(step, sample)| (sample, step));
-        let found: Vec<_> = numbers(&page, "circle", "cx").into_iter().zip(numbers(&page, "circle", "cy")).collect();
-        prop_assert_eq!(found.len(), dots.len());
-        for ((x, y), (step, sample)) in found.into_iter().zip(dots) {
+        let circles: Vec<_> = numbers(&page, "circle", "cx").into_iter().zip(numbers(&page, "circle", "cy")).collect();
+        prop_assert_eq!(circles.len(), dots.len());
+        for ((x, y), (step, sample)) in circles.into_iter().zip(dots) {
             prop_assert!((x - (step as f64 + 0.5) * widths).abs() < 0.06);
             prop_assert!((y - sample as f64 / sizes.len() as f64 * 240.0).abs() < 0.06);
         }
@@ -167,12 +167,12 @@ proptest! {
             let all = expected * f64::from(world_size);
             prop_assert!((timed.waiting - (all - busy(&plan, &cost)) / all).abs() < 1e-9);
         }
-        for found in [plain, timed] {
-            let least = found.rules.iter().map(|rule| rule.work()).fold(f64::INFINITY, f64::min);
-            prop_assert!(found.rules[found.best].work() <= least * 1.005);
-            let text = found.to_string();
+        for comparison in [plain, timed] {
+            let least = comparison.rules.iter().map(|rule| rule.work()).fold(f64::INFINITY, f64::min);
+            prop_assert!(comparison.rules[comparison.best].work() <= least * 1.005);
+            let text = comparison.to_string();
             prop_assert_eq!(text.lines().count(), rules.len() + 4);
-            prop_assert!(text.contains(&rules[found.best].to_string()));
+            prop_assert!(text.contains(&rules[comparison.best].to_string()));
         }
     }
 
@@ -180,18 +180,18 @@ proptest! {
     fn histograms_hold_every_length_once(lengths in prop::collection::vec(
         prop_oneof![0_u32..50, 0_u32..100_000, Just(u32::MAX)], 0..300,
     )) {
-        let found = Histogram::new(&lengths);
-        prop_assert_eq!(found.samples, lengths.len() as u64);
-        prop_assert_eq!(found.tokens, lengths.iter().map(|&length| u64::from(length)).sum::<u64>());
-        for (place, bin) in found.bins.iter().enumerate() {
+        let histogram = Histogram::new(&lengths);
+        prop_assert_eq!(histogram.samples, lengths.len() as u64);
+        prop_assert_eq!(histogram.tokens, lengths.iter().map(|&length| u64::from(length)).sum::<u64>());
+        for (place, bin) in histogram.bins.iter().enumerate() {
             prop_assert!(bin.first <= bin.last);
-            prop_assert!(place == 0 || found.bins[place - 1].last + 1 == bin.first);
+            prop_assert!(place == 0 || histogram.bins[place - 1].last + 1 == bin.first);
             let inside = lengths.iter().filter(|&&length| bin.first <= length && length <= bin.last);
             prop_assert_eq!(inside.count() as u64, bin.samples);
         }
-        prop_assert_eq!(found.bins.iter().map(|bin| bin.samples).sum::<u64>(), found.samples);
-        prop_assert!(found.bins.len() <= 32);
-        for (percent, length) in found.quantiles {
+        prop_assert_eq!(histogram.bins.iter().map(|bin| bin.samples).sum::<u64>(), histogram.samples);
+        prop_assert!(histogram.bins.len() <= 32);
+        for (percent, length) in histogram.quantiles {
             let shorter = lengths.iter().filter(|&&other| other <= length).count();
             prop_assert!(shorter * 100 >= lengths.len() * percent as usize);
             let below = lengths.iter().filter(|&&other| other < length).count();
@@ -205,11 +205,11 @@ fn a_rule_that_loses_samples_is_best_only_if_all_do() {
     let sizes = Sizes::new(vec![5, 5, 5, 100]);
     let drops = TokenBudget::new(10).unwrap().oversize(Oversize::Drop).into();
     let keeps = TokenBudget::new(10).unwrap().oversize(Oversize::Alone).into();
-    let found = Comparison::new(&sizes, &[drops, keeps], 1, None, |_| ()).unwrap();
-    assert_eq!(found.best, 1);
+    let comparison = Comparison::new(&sizes, &[drops, keeps], 1, None, |_| ()).unwrap();
+    assert_eq!(comparison.best, 1);
     let only = Comparison::new(
         &sizes,
-        &found.rules[..1].iter().map(|found| found.rule.clone()).collect::<Vec<_>>(),
+        &comparison.rules[..1].iter().map(|entry| entry.rule.clone()).collect::<Vec<_>>(),
         1,
         None,
         |_| (),
@@ -233,8 +233,8 @@ proptest! {
     ) {
         let sizes = Sizes::new(sizes);
         let rules = Comparison::usual_rules(&sizes, Budget::Most(most), None).unwrap();
-        let found = Comparison::new(&sizes, &rules, 2, None, |_| ()).unwrap();
-        for rule in &found.rules {
+        let comparison = Comparison::new(&sizes, &rules, 2, None, |_| ()).unwrap();
+        for rule in &comparison.rules {
             prop_assert!(rule.stats.largest <= most, "{}: {} of {most}", rule.rule, rule.stats.largest);
         }
     }
@@ -245,10 +245,10 @@ fn pages_show_all_that_is_added() {
     let lengths: Vec<u32> = (1..500).collect();
     let sizes = Sizes::new(lengths.clone());
     let rules = Comparison::usual_rules(&sizes, Budget::Usual, None).unwrap();
-    let found = Comparison::new(&sizes, &rules, 4, None, |_| ()).unwrap();
+    let comparison = Comparison::new(&sizes, &rules, 4, None, |_| ()).unwrap();
     let plan = Plan::builder(499).sizes(sizes).rule(rules[5].clone()).build().unwrap();
     let page =
-        Page::new("lengths & rules").histogram(&Histogram::new(&lengths)).comparison(&found).plan(&plan);
+        Page::new("lengths & rules").histogram(&Histogram::new(&lengths)).comparison(&comparison).plan(&plan);
     let html = page.html();
     for id in ["lengths", "batch", "steps", "order"] {
         assert_eq!(html.matches(&format!("<svg id=\"{id}\"")).count(), 1, "{id}");

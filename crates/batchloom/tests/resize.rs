@@ -92,23 +92,23 @@ proptest! {
         }
         let (height, width) = if keeps_size { (size[0], size[1]) } else { to_size };
         let resize = Resize { filter, antialias, channels, to, ..Resize::new(height, width) };
-        let found = batch(vec![image(&values, size, channels, is_float, is_transposed)], resize.clone()).unwrap();
+        let resized = batch(vec![image(&values, size, channels, is_float, is_transposed)], resize.clone()).unwrap();
         let shape = match to {
             Channels::First => [1, size[2], height, width],
             Channels::Last => [1, height, width, size[2]],
         };
-        prop_assert_eq!(found.fields()[0].shape(), shape);
-        let found = pixels(&found, to);
+        prop_assert_eq!(resized.fields()[0].shape(), shape);
+        let resized = pixels(&resized, to);
         let last = Resize { channels: Channels::Last, to: Channels::Last, ..resize };
         let plain = batch(vec![image(&values, size, Channels::Last, is_float, false)], last).unwrap();
         let close = |one: &[f32], other: &[f32]| one.iter().zip(other).all(|(one, other)| (one - other).abs() < 1e-3);
-        prop_assert!(close(&found, &pixels(&plain, Channels::Last)));
+        prop_assert!(close(&resized, &pixels(&plain, Channels::Last)));
         let floats: Vec<f32> = values.iter().map(|&value| f32::from(value)).collect();
         if keeps_size {
-            prop_assert_eq!(&found, &floats);
+            prop_assert_eq!(&resized, &floats);
         }
         if is_constant {
-            prop_assert!(found.chunks_exact(size[2]).all(|pixel| close(pixel, &floats[..size[2]])));
+            prop_assert!(resized.chunks_exact(size[2]).all(|pixel| close(pixel, &floats[..size[2]])));
         }
     }
 }
@@ -119,23 +119,23 @@ fn gray_images_of_several_sizes() {
     let gray =
         |height: usize, width: usize| Tensor::from_vec(vec![height as u8; height * width], &[height, width]);
     let images = vec![gray(3, 5).unwrap(), gray(9, 2).unwrap()];
-    let found = batch(images, Resize { to: Channels::First, ..Resize::new(2, 4) }).unwrap();
-    assert_eq!(found.fields()[0].shape(), [2, 2, 4]);
-    assert_eq!(found.fields()[0].as_slice::<u8>().unwrap(), [[3; 8], [9; 8]].concat());
+    let resized = batch(images, Resize { to: Channels::First, ..Resize::new(2, 4) }).unwrap();
+    assert_eq!(resized.fields()[0].shape(), [2, 2, 4]);
+    assert_eq!(resized.fields()[0].as_slice::<u8>().unwrap(), [[3; 8], [9; 8]].concat());
 }
 
 #[test]
 fn what_is_no_image_is_refused() {
     let zeros = |shape: &[usize]| Tensor::from_vec(vec![0_u8; shape.iter().product()], shape).unwrap();
     let message = |images: Vec<Tensor>, resize: Resize| batch(images, resize).unwrap_err().to_string();
-    for (array, found) in [
+    for (array, description) in [
         (zeros(&[0, 4, 3]), "uint8[0, 4, 3]"),
         (zeros(&[4, 4, 5]), "uint8[4, 4, 5]"),
         (zeros(&[4]), "uint8[4]"),
         (Tensor::from_vec(vec![0_i64; 4], &[2, 2]).unwrap(), "int64[2, 2]"),
     ] {
         let expected = format!(
-            "field image of sample 0 is {found}, and its slot resizes images; expected uint8 or float32 of the shape \
+            "field image of sample 0 is {description}, and its slot resizes images; expected uint8 or float32 of the shape \
              [height, width] or [height, width, channels], with 1 to 4 channels and no extent of 0"
         );
         assert_eq!(message(vec![array], Resize::new(2, 2)), expected);

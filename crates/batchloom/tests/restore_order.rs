@@ -10,7 +10,7 @@ use crate::errors::{is, refused};
 /// The place of each sample's last result, and the first sample without one, by definition.
 fn slow(samples: &[u64]) -> Result<Vec<usize>, u64> {
     let most = samples.iter().max().map_or(0, |most| most + 1);
-    let last = |sample| samples.iter().rposition(|&found| found == sample);
+    let last = |sample| samples.iter().rposition(|&other| other == sample);
     (0..most).map(|sample| last(sample).ok_or(sample)).collect()
 }
 
@@ -18,7 +18,7 @@ proptest! {
     #[test]
     fn restore_order_finds_the_last_result_of_each_sample(samples in prop::collection::vec(0_u64..12, 0..40)) {
         match (restore_order(&samples, samples.len()), slow(&samples)) {
-            (Ok(found), expected) => prop_assert_eq!(Ok(found), expected),
+            (Ok(places), expected) => prop_assert_eq!(Ok(places), expected),
             (Err(error), expected) => {
                 prop_assert!(is(&error, Kind::Data, &["has no result"]), "{error}");
                 prop_assert_eq!(error.sample(), expected.err());

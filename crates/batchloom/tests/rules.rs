@@ -198,14 +198,14 @@ fn policy(rule: &Rule, name: &str) -> String {
 
 /// The intervals of each sample that came, in order of their starts.
 fn intervals(steps: &[Vec<Parts>]) -> BTreeMap<u64, Vec<(u32, u32)>> {
-    let mut found: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
+    let mut intervals: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
     for parts in steps.iter().flatten() {
         for ((&sample, &start), &size) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
-            found.entry(sample).or_default().push((start, size));
+            intervals.entry(sample).or_default().push((start, size));
         }
     }
-    found.values_mut().for_each(|parts| parts.sort_unstable());
-    found
+    intervals.values_mut().for_each(|parts| parts.sort_unstable());
+    intervals
 }
 
 proptest! {
@@ -215,14 +215,14 @@ proptest! {
     fn partition(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
         let (steps, stats) = (counted(&plan), plan.stats());
-        let found = intervals(&steps);
+        let intervals = intervals(&steps);
         let total: u64 = options.sizes.iter().map(|&size| u64::from(size)).sum();
         let real: u64 = steps.iter().flatten().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
         prop_assert_eq!((stats.tokens, stats.real), (total, real));
         prop_assert_eq!(total + stats.repeated_tokens, real + stats.truncated_tokens + stats.dropped_tokens);
         let mut dropped = 0;
         for (sample, &size) in (0..).zip(&options.sizes) {
-            let mut parts = found.get(&sample).cloned().unwrap_or_default();
+            let mut parts = intervals.get(&sample).cloned().unwrap_or_default();
             if stats.repeated == 0 && stats.repeated_tokens == 0 {
                 // Once each, without a gap, from the start to the end or to the limit.
                 let end = parts.iter().try_fold(0, |end, &(start, size)| (start == end).then_some(end + size));
@@ -269,9 +269,9 @@ proptest! {
         prop_assert_eq!(stats.shapes, shapes.len() as u64);
         for ((index, step), counted) in (0..).zip(&steps).zip(counted(&plan)) {
             let step_tokens: u64 = counted.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
-            let found = plan.step(index).unwrap();
-            prop_assert_eq!(found.tokens, step_tokens);
-            prop_assert_eq!(found.batches, step.iter().map(|parts| parts.samples.clone()).collect::<Vec<_>>());
+            let step_of_all = plan.step(index).unwrap();
+            prop_assert_eq!(step_of_all.tokens, step_tokens);
+            prop_assert_eq!(step_of_all.batches, step.iter().map(|parts| parts.samples.clone()).collect::<Vec<_>>());
             for (rank, parts) in (0..).zip(step) {
                 prop_assert_eq!(plan.batch_len(index, rank).unwrap(), parts.samples.len() as u64);
                 prop_assert_eq!(plan.batch_elements(index, rank).unwrap(), padded(parts, &options.rule));
@@ -313,10 +313,10 @@ proptest! {
             }
         }
         for sample in 0..plan.samples() {
-            let mut found: Vec<_> =
+            let mut places: Vec<_> =
                 plan.places(sample).unwrap().into_iter().map(|place| (place.step, place.rank, place.index)).collect();
-            found.sort_unstable();
-            prop_assert_eq!(found, expected.remove(&sample).unwrap_or_default());
+            places.sort_unstable();
+            prop_assert_eq!(places, expected.remove(&sample).unwrap_or_default());
         }
     }
 
@@ -490,8 +490,8 @@ fn bad_input() {
     for (fixed, token, pair) in
         [(f64::NAN, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (1.0, f64::INFINITY, 0.0)]
     {
-        let found = format!("({fixed}, {token}, {pair})");
-        refused(CostModel::new(fixed, token, pair), Kind::Argument, &["cost model", &found]);
+        let coefficients = format!("({fixed}, {token}, {pair})");
+        refused(CostModel::new(fixed, token, pair), Kind::Argument, &["cost model", &coefficients]);
     }
     let without = Plan::builder(3).rule(LengthBuckets::new(2).unwrap()).build();
     refused(without, Kind::Argument, &["LengthBuckets decides by size", "samples have none"]);

@@ -48,12 +48,12 @@ fn saved(state: &State) -> State {
 
 /// Takes batches, epoch after epoch.
 fn take(run: &mut Run, batches: usize) -> Vec<Vec<u64>> {
-    let mut found = Vec::new();
-    while found.len() < batches {
-        let left = batches - found.len();
-        found.extend(run.begin().take(left).map(Result::unwrap));
+    let mut taken = Vec::new();
+    while taken.len() < batches {
+        let left = batches - taken.len();
+        taken.extend(run.begin().take(left).map(Result::unwrap));
     }
-    found
+    taken
 }
 
 /// The batches of a rank, epoch after epoch, by definition.
@@ -131,7 +131,7 @@ proptest! {
         let mut ranks: Vec<Run> = (0..options.world_size).map(|rank| begun(&options, rank)).collect();
         let taken: Vec<Vec<Vec<u64>>> = ranks.iter_mut().map(|run| run.begin().take(steps).map(Result::unwrap).collect()).collect();
         let state = saved(&ranks[0].state());
-        let mut found: Vec<Vec<u64>> = (0..steps).flat_map(|step| taken.iter().map(move |rank| rank[step].clone())).collect();
+        let mut batches: Vec<Vec<u64>> = (0..steps).flat_map(|step| taken.iter().map(move |rank| rank[step].clone())).collect();
         let rest: Vec<Vec<Vec<u64>>> = (0..world_size).map(|rank| {
             let mut run = begun(&Options { world_size: 1, ..options.clone() }, 0);
             run.load(&state).unwrap();
@@ -139,8 +139,8 @@ proptest! {
             run.begin().map(Result::unwrap).collect()
         }).collect();
         let longest = rest.iter().map(Vec::len).max().unwrap();
-        found.extend((0..longest).flat_map(|step| rest.iter().filter_map(move |rank| rank.get(step).cloned())));
-        prop_assert_eq!(found, options.batches());
+        batches.extend((0..longest).flat_map(|step| rest.iter().filter_map(move |rank| rank.get(step).cloned())));
+        prop_assert_eq!(batches, options.batches());
     }
 
     #[test]

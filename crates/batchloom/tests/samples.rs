@@ -126,11 +126,11 @@ proptest! {
                 let whole = value.shape().len() < field.shape().len();
                 let shape = if whole { &field.shape()[1..] } else { field.shape() };
                 // A group that batches cut short is looked up whole: its first rows are those of the batch.
-                let (found, expected) = (elements(&value), elements(field));
-                prop_assert!(found.starts_with(&expected) || dataset.sizes().is_none(), "{name}");
+                let (own, expected) = (elements(&value), elements(field));
+                prop_assert!(own.starts_with(&expected) || dataset.sizes().is_none(), "{name}");
                 prop_assert!(value.shape()[1..] == shape[1..] || shape.is_empty());
                 if dataset.sizes().is_none() {
-                    prop_assert_eq!(found, expected);
+                    prop_assert_eq!(own, expected);
                 }
             }
         }

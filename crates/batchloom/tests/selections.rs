@@ -191,20 +191,20 @@ fn check(
                 Loader::builder(dataset.clone()).rule(rule.clone()).shuffle(shuffle).seed(3).num_threads(1);
             builder.uneven(uneven).build().unwrap()
         };
-        let (found, expected) = (loader(&selected), loader(copied));
+        let (selecting, expected) = (loader(&selected), loader(copied));
         for _ in 0..2 {
-            assert_eq!(epoch(&found), epoch(&expected));
+            assert_eq!(epoch(&selecting), epoch(&expected));
         }
-        assert_ne!(found.plan(0).fingerprint(), expected.plan(0).fingerprint());
+        assert_ne!(selecting.plan(0).fingerprint(), expected.plan(0).fingerprint());
     }
 }
 
 /// The same samples in one dataset, in two, and in three, two of which were put together before.
 fn put_together(all: &[u64], build: impl Fn(&[u64]) -> Dataset) -> Vec<Dataset> {
     let (first, rest) = all.split_at(all.len().div_ceil(2));
-    let mut found = vec![build(all)];
+    let mut datasets = vec![build(all)];
     if !rest.is_empty() {
-        found.push(Dataset::concat([build(first), build(rest)]).unwrap());
+        datasets.push(Dataset::concat([build(first), build(rest)]).unwrap());
         let (begin, end) = first.split_at(first.len().div_ceil(3));
         // The middle comes out of order, and is selected back.
         let middle = || {
@@ -216,10 +216,10 @@ fn put_together(all: &[u64], build: impl Fn(&[u64]) -> Dataset) -> Vec<Dataset> 
             )
         };
         if !end.is_empty() {
-            found.push(Dataset::concat([build(begin), middle().unwrap()]).unwrap());
+            datasets.push(Dataset::concat([build(begin), middle().unwrap()]).unwrap());
         }
     }
-    found
+    datasets
 }
 
 proptest! {
@@ -302,10 +302,10 @@ proptest! {
                 [epoch(&loader), epoch(&loader)]
             };
             let alone: Vec<_> = parts.iter().map(alone).collect();
-            let found = loader(&whole, batch_size).unwrap();
+            let loader_of_whole = loader(&whole, batch_size).unwrap();
             for number in 0..2 {
                 let expected: Vec<_> = alone.iter().flat_map(|epochs| epochs[number].clone()).collect();
-                let batches = epoch(&found);
+                let batches = epoch(&loader_of_whole);
                 for (batch, expected) in batches.iter().zip(expected.chunks(batch_size as usize)) {
                     for (place, (_, _, bytes)) in batch.iter().enumerate() {
                         let one_by_one: Vec<u8> = expected.iter().flat_map(|one| one[place].2.clone()).collect();
@@ -336,11 +336,11 @@ proptest! {
                 let builder = Loader::builder(dataset.clone()).batch_size(2).shuffle(true).shuffle_documents(documents);
                 builder.num_threads(1).build().unwrap()
             };
-            let (found, expected) = (loader(&selected), loader(&copied));
+            let (selecting, expected) = (loader(&selected), loader(&copied));
             for _ in 0..2 {
-                prop_assert_eq!(epoch(&found), epoch(&expected));
+                prop_assert_eq!(epoch(&selecting), epoch(&expected));
             }
-            prop_assert_ne!(found.plan(0).fingerprint(), expected.plan(0).fingerprint());
+            prop_assert_ne!(selecting.plan(0).fingerprint(), expected.plan(0).fingerprint());
         }
     }
 
@@ -387,10 +387,10 @@ proptest! {
                 let (batch, indices) = (batch.unwrap(), plan.indices(step, 0).unwrap());
                 for (place, &index) in indices.iter().enumerate() {
                     for (name, expected) in whole.sample(picks[index as usize]).unwrap() {
-                        let found = batch.field(&name).unwrap().index(place).unwrap();
-                        let start = found.layout().offset();
+                        let tensor = batch.field(&name).unwrap().index(place).unwrap();
+                        let start = tensor.layout().offset();
                         let bytes = start..start + expected.bytes().len();
-                        prop_assert_eq!(&found.bytes()[bytes], &expected.bytes()[..]);
+                        prop_assert_eq!(&tensor.bytes()[bytes], &expected.bytes()[..]);
                     }
                 }
             }
@@ -422,8 +422,8 @@ proptest! {
                 prop_assert_eq!(part.len(), u64::from(end) * samples / u64::from(total) - before);
                 for class in strata.map(|_| 0..classes).into_iter().flatten() {
                     let of = |numbers: &mut dyn Iterator<Item = u64>| numbers.filter(|&it| strata.unwrap()[it as usize] == class).count() as f64;
-                    let (found, members) = (of(&mut part.iter()), of(&mut (0..samples)));
-                    prop_assert!((found - members * part.len() as f64 / samples as f64).abs() < 2.0);
+                    let (in_part, members) = (of(&mut part.iter()), of(&mut (0..samples)));
+                    prop_assert!((in_part - members * part.len() as f64 / samples as f64).abs() < 2.0);
                 }
             }
         }
@@ -486,8 +486,8 @@ fn what_cannot_be_selected_is_refused() {
     refused(scattered, Kind::Argument, &["documents", "no neighbours"]);
     assert_eq!(tokens.select(&Selection::range(1..3, 4).unwrap()).unwrap().token_count(), 4);
     let one = TokenDataset::new(numbers(0..9), 2).unwrap();
-    let found = one.select(&Selection::range(0..1, 1).unwrap());
-    refused(found, Kind::Argument, &["the stream is one document"]);
+    let chosen = one.select(&Selection::range(0..1, 1).unwrap());
+    refused(chosen, Kind::Argument, &["the stream is one document"]);
     let ends = [("a", PartEnd::Share(0.1)), ("b", PartEnd::Rest)];
     refused(Selection::split(4, &ends, Some(0), None), Kind::Data, &["part a ends at 0 of 4"]);
     let few = Selection::split(4, &ends[1..], Some(0), Some(&[1, 2]));

@@ -292,11 +292,11 @@ fn bad_input() {
     refused(fixed, Kind::Data, &["no field varies in length"]);
     let dataset = SequenceDataset::new().variable("x", one.clone()).sizes(vec![9, 9]).build().unwrap();
     let split = Packing::new(4).unwrap().oversize(PackedOversize::Split);
-    let found = Loader::builder(dataset).rule(split).build();
-    refused(found, Kind::Argument, &["Packing truncates or splits samples", "sizes of your own"]);
+    let built = Loader::builder(dataset).rule(split).build();
+    refused(built, Kind::Argument, &["Packing truncates or splits samples", "sizes of your own"]);
     let dataset = SequenceDataset::new().variable("x", one).build().unwrap();
-    let found = Loader::builder(dataset.clone()).labels("y").build();
-    refused(found, Kind::Argument, &["labels", "no field y"]);
-    let found = Loader::builder(dataset).pad_value("x", &[0]).build();
-    refused(found, Kind::Argument, &["the padding of field x has 1 bytes; expected 8"]);
+    let built = Loader::builder(dataset.clone()).labels("y").build();
+    refused(built, Kind::Argument, &["labels", "no field y"]);
+    let built = Loader::builder(dataset).pad_value("x", &[0]).build();
+    refused(built, Kind::Argument, &["the padding of field x has 1 bytes; expected 8"]);
 }

@@ -103,8 +103,8 @@ proptest! {
         let expected = rows.check().unwrap_err();
         prop_assert!(is(&expected, Kind::Data, &["field x", &at, &within]), "{expected}");
         let loader = Loader::builder(TensorDataset::new([("x", rows)]).unwrap()).batch_size(3).build().unwrap();
-        let found: Vec<_> = loader.iter().filter_map(Result::err).collect();
-        prop_assert_eq!(found, [expected]);
+        let errors: Vec<_> = loader.iter().filter_map(Result::err).collect();
+        prop_assert_eq!(errors, [expected]);
     }
 }
 
@@ -134,16 +134,16 @@ fn arrays_that_make_no_rows() {
         |offsets, columns, values| SparseRows::new("x", offsets, columns, values, 3).map(|_| ()).unwrap_err();
     let values = || array(vec![1, 2]);
     let floats = Tensor::from_vec(vec![0.0_f32, 1.0], &[2]).unwrap();
-    let found = made(array(vec![0, 2]), floats, values());
-    assert!(is(&found, Kind::Type, &["field x", "its columns are float32"]), "{found}");
+    let error = made(array(vec![0, 2]), floats, values());
+    assert!(is(&error, Kind::Type, &["field x", "its columns are float32"]), "{error}");
     let matrix = Tensor::from_vec(vec![0_i64, 1], &[2, 1]).unwrap();
-    let found = made(array(vec![0, 2]), values(), matrix);
-    assert!(is(&found, Kind::Data, &["field x", "shape [2, 1]", "compact"]), "{found}");
-    let found = made(array(vec![0, 1]), array(vec![0]), values());
-    assert!(is(&found, Kind::Data, &["field x has 2 values but 1 columns"]), "{found}");
+    let error = made(array(vec![0, 2]), values(), matrix);
+    assert!(is(&error, Kind::Data, &["field x", "shape [2, 1]", "compact"]), "{error}");
+    let error = made(array(vec![0, 1]), array(vec![0]), values());
+    assert!(is(&error, Kind::Data, &["field x has 2 values but 1 columns"]), "{error}");
     for (offsets, row) in [(vec![0, 2, 1], 1), (vec![-1, 2], 0), (vec![0, 1, 3], 1), (vec![], 0)] {
-        let found = made(array(offsets), array(vec![0, 1]), values());
-        assert!(is(&found, Kind::Data, &["field x", &format!("sample {row} ends at")]), "{found}");
-        assert_eq!(found.sample(), Some(row));
+        let error = made(array(offsets), array(vec![0, 1]), values());
+        assert!(is(&error, Kind::Data, &["field x", &format!("sample {row} ends at")]), "{error}");
+        assert_eq!(error.sample(), Some(row));
     }
 }

@@ -51,7 +51,8 @@ fn cost_optimal() -> impl Strategy<Value = Rule> {
 }
 
 fn packing() -> impl Strategy<Value = Rule> {
-    let policies = vec![PackedOversize::Error, PackedOversize::Drop, PackedOversize::Truncate, PackedOversize::Split];
+    let policies =
+        vec![PackedOversize::Error, PackedOversize::Drop, PackedOversize::Truncate, PackedOversize::Split];
     let numbers = (1_u64..1 << 28, option::of(1_u32..));
     (numbers, prop::sample::select(policies), pool(), any::<bool>()).prop_map(
         |((tokens, samples), policy, pool, decreasing)| {

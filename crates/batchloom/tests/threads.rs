@@ -88,18 +88,18 @@ fn iterations_at_once_do_not_wait_for_each_other() {
         .map(|epoch| (0..400).map(|step| loader.plan(epoch).indices(step, 0).unwrap()).collect())
         .collect();
     let mut under_way: Vec<_> = (0..4).map(|_| loader.iter()).collect();
-    let mut found: Vec<Vec<_>> = under_way.iter_mut().map(|it| vec![values(it.next().unwrap())]).collect();
+    let mut all: Vec<Vec<_>> = under_way.iter_mut().map(|it| vec![values(it.next().unwrap())]).collect();
     drop(loader);
-    for (found, mut batches) in found.iter_mut().zip(under_way).skip(1) {
-        found.extend(batches.by_ref().map(values));
+    for (values_of_one, mut batches) in all.iter_mut().zip(under_way).skip(1) {
+        values_of_one.extend(batches.by_ref().map(values));
     }
-    assert_eq!(found[1..], expected[1..]);
-    assert_eq!(found[0], expected[0][..1]);
+    assert_eq!(all[1..], expected[1..]);
+    assert_eq!(all[0], expected[0][..1]);
 }
 
 /// A plan's state as a loader gives it, which counts the steps of its run too, and has digests of it.
-fn counted(state: State, found: &State, steps: u64) -> State {
-    let (digest, digest_before) = (found.digest.clone(), found.digest_before.clone());
+fn counted(state: State, saved: &State, steps: u64) -> State {
+    let (digest, digest_before) = (saved.digest.clone(), saved.digest_before.clone());
     assert_eq!(digest.is_some(), steps > 0);
     State { steps: Some(steps).filter(|&steps| steps > 0), digest, digest_before, ..state }
 }

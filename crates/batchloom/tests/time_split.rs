@@ -30,12 +30,12 @@ proptest! {
     ) {
         prop_assume!(first * other + second * below <= below * other);
         let parts = shares(&[first as f64 / below as f64, second as f64 / other as f64]);
-        let found = borders(&lengths, &parts).unwrap();
+        let stops = borders(&lengths, &parts).unwrap();
         let exact = |above: u64, below: u64| -> Vec<usize> {
             lengths.iter().map(|&length| (u128::from(above) * length as u128 / u128::from(below)) as usize).collect()
         };
-        prop_assert_eq!(&found[0], &exact(first, below));
-        prop_assert_eq!(&found[1], &exact(first * other + second * below, below * other));
+        prop_assert_eq!(&stops[0], &exact(first, below));
+        prop_assert_eq!(&stops[1], &exact(first * other + second * below, below * other));
     }
 
     #[test]
@@ -45,15 +45,15 @@ proptest! {
     ) {
         let total: f64 = weights.iter().sum();
         let normal: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-        let found = borders(&[length], &shares(&normal)).unwrap();
-        prop_assert_eq!(found[found.len() - 1][0], length);
+        let all_stops = borders(&[length], &shares(&normal)).unwrap();
+        prop_assert_eq!(all_stops[all_stops.len() - 1][0], length);
         let mut sum = 0.0;
-        for (share, stops) in normal.iter().zip(&found) {
+        for (share, stops) in normal.iter().zip(&all_stops) {
             sum += share;
             let exact = sum * length as f64;
             prop_assert!((stops[0] as f64 - exact).abs() <= 1.0 + 1e-6 * length as f64, "{} {exact}", stops[0]);
         }
-        prop_assert!(found.windows(2).all(|pair| pair[0] <= pair[1]));
+        prop_assert!(all_stops.windows(2).all(|pair| pair[0] <= pair[1]));
     }
 
     #[test]
@@ -134,10 +134,10 @@ proptest! {
         let mut parts: Vec<_> = names.into_iter().zip(ends.iter().map(|&end| PartEnd::Step(end))).collect();
         parts.push(("rest", PartEnd::Rest));
         let longest = *lengths.iter().max().unwrap() as i64;
-        let found = whole.split(&parts, reach_back);
+        let split = whole.split(&parts, reach_back);
         if let Some(outside) = ends.iter().position(|&end| end > longest) {
             let words = [format!("part {} is {}", names[outside], ends[outside]), format!("from 1 to {longest}")];
-            refused(found, Kind::Argument, &words.each_ref().map(String::as_str));
+            refused(split, Kind::Argument, &words.each_ref().map(String::as_str));
             return Ok(());
         }
         let mut starts = vec![0; lengths.len()];
@@ -146,26 +146,26 @@ proptest! {
             let stops: Vec<_> = lengths.iter().map(|&length| length.min(end)).collect();
             if starts == stops {
                 let end = stops.iter().copied().max().unwrap_or(0) as u64;
-                refused(found, Kind::Data, &[&format!("part {name} ends at {end} of {longest}")]);
+                refused(split, Kind::Data, &[&format!("part {name} ends at {end} of {longest}")]);
                 return Ok(());
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
-            match (whole.part(&within, reach_back), &found) {
-                (Ok(expected), Ok(found)) => {
-                    prop_assert_eq!(expected.parts(), found[place].parts());
-                    prop_assert_eq!(expected.counts(), found[place].counts());
+            match (whole.part(&within, reach_back), &split) {
+                (Ok(expected), Ok(datasets)) => {
+                    prop_assert_eq!(expected.parts(), datasets[place].parts());
+                    prop_assert_eq!(expected.counts(), datasets[place].counts());
                 }
                 (Ok(_), Err(_)) => {}
-                (Err(error), found) => {
-                    let found = found.as_ref().unwrap_err();
-                    prop_assert_eq!((error.kind(), found.kind()), (Kind::Data, Kind::Data));
-                    prop_assert_eq!(found.to_string(), format!("part {name}: {error}"));
+                (Err(error), split) => {
+                    let refusal = split.as_ref().unwrap_err();
+                    prop_assert_eq!((error.kind(), refusal.kind()), (Kind::Data, Kind::Data));
+                    prop_assert_eq!(refusal.to_string(), format!("part {name}: {error}"));
                     return Ok(());
                 }
             }
             starts = stops;
         }
-        prop_assert!(found.is_ok());
+        prop_assert!(split.is_ok());
     }
 }
 
@@ -187,15 +187,15 @@ fn time_split_of_ends_that_make_no_sense() {
     let early = [("a", PartEnd::Rest), ("b", PartEnd::Step(5))];
     refused(borders(&[10], &early), Kind::Argument, &["part a takes the rest"]);
     for share in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
-        let found = format!("{share:?}").to_lowercase();
-        let words = [&format!("part a is {found}"), "shares"];
+        let text = format!("{share:?}").to_lowercase();
+        let words = [&format!("part a is {text}"), "shares"];
         refused(borders(&[10], &shares(&[share])), Kind::Argument, &words);
     }
-    let found = borders(&[10], &shares(&[0.8, 0.3])).unwrap_err().to_string();
-    assert!(found.contains("part b is 0.3, which brings the shares to 1.1;"), "{found}");
+    let message = borders(&[10], &shares(&[0.8, 0.3])).unwrap_err().to_string();
+    assert!(message.contains("part b is 0.3, which brings the shares to 1.1;"), "{message}");
     for step in [0, -5, 11] {
-        let found = borders(&[10, 3], &[("a", PartEnd::Step(step))]);
-        refused(found, Kind::Argument, &[&format!("part a is {step}"), "from 1 to 10"]);
+        let ends = borders(&[10, 3], &[("a", PartEnd::Step(step))]);
+        refused(ends, Kind::Argument, &[&format!("part a is {step}"), "from 1 to 10"]);
     }
     let unordered = [("b", PartEnd::Step(5)), ("a", PartEnd::Step(4))];
     refused(borders(&[10], &unordered), Kind::Argument, &["part a ends before the previous part"]);

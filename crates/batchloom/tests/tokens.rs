@@ -134,8 +134,8 @@ fn check(
     prop_assert_eq!(&longs(batch, "input_ids")[range.clone()], &inputs[..]);
     prop_assert_eq!(&longs(batch, "labels")[range.clone()], &labels[..]);
     prop_assert_eq!(&longs(batch, "position_ids")[range.clone()], &positions[..]);
-    let found = batch.field("segment_ids").unwrap().as_slice::<i32>().unwrap();
-    prop_assert_eq!(&found[range.clone()], &segments[..]);
+    let numbers = batch.field("segment_ids").unwrap().as_slice::<i32>().unwrap();
+    prop_assert_eq!(&numbers[range.clone()], &segments[..]);
     prop_assert_eq!(&flags(batch)[range], &resets[..]);
     Ok(())
 }

@@ -190,11 +190,11 @@ fn cast_rows(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let dataset = TensorDataset::new([("x", array)]).unwrap();
     let loader = options(Loader::builder(dataset).batch_size(batch_size).num_threads(1)).build()?;
-    let mut found = Vec::new();
+    let mut all_elements = Vec::new();
     for batch in loader.iter() {
-        found.extend(elements(&batch?, "x"));
+        all_elements.extend(elements(&batch?, "x"));
     }
-    Ok(found)
+    Ok(all_elements)
 }
 
 proptest! {
@@ -204,11 +204,11 @@ proptest! {
     fn every_pair_of_types_keeps_values_or_refuses_the_first_that_it_cannot_hold(
         from in prop::sample::select(TYPES.to_vec()),
         to in prop::sample::select(TYPES.to_vec()),
-        found in prop::collection::vec(numbers(), 1..40),
+        drawn in prop::collection::vec(numbers(), 1..40),
         affine in prop::option::of((-3.0..3.0_f64, -2.0..2.0_f64, 0.1..2.0_f64)),
         batch_size in 1..12_u64,
     ) {
-        let stored: Vec<Vec<u8>> = found.iter().filter_map(|&number| write(from, number)).collect();
+        let stored: Vec<Vec<u8>> = drawn.iter().filter_map(|&number| write(from, number)).collect();
         prop_assume!(!stored.is_empty());
         let is_float = matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
         let affine = affine.filter(|_| is_float);
@@ -230,10 +230,10 @@ proptest! {
                 prop_assert!(is(&error, Kind::Data, &[&no, &converted]), "{error}");
                 prop_assert_eq!(error.sample(), Some(place as u64));
             }
-            (None, Ok(found)) => {
+            (None, Ok(converted)) => {
                 let is_nan = |element: &Vec<u8>| read(to, element).float().is_nan();
-                for (found, expected) in found.iter().zip(expected.into_iter().flatten()) {
-                    prop_assert!(*found == expected || (is_nan(found) && is_nan(&expected)));
+                for (element, expected) in converted.iter().zip(expected.into_iter().flatten()) {
+                    prop_assert!(*element == expected || (is_nan(element) && is_nan(&expected)));
                 }
             }
             (expected, result) => prop_assert!(false, "first refused {expected:?}, but {result:?}"),
@@ -253,17 +253,17 @@ proptest! {
         let means: Vec<f64> = (0..count).map(|channel| 0.1 * channel as f64).collect();
         let stds: Vec<f64> = (0..count).map(|channel| 0.3 + 0.1 * channel as f64).collect();
         let array = Tensor::from_vec(pixels.clone(), &shape).unwrap();
-        let found = cast_rows(array, batch_size, |builder| {
+        let converted = cast_rows(array, batch_size, |builder| {
             builder.scale("x", 1.0 / 255.0).mean("x", means.clone()).std("x", stds.clone()).channels("x", channels)
         }).unwrap();
-        for (place, (found, pixel)) in found.iter().zip(pixels).enumerate() {
+        for (place, (element, pixel)) in converted.iter().zip(pixels).enumerate() {
             let channel = match channels {
                 Channels::First => place / (middle * last) % first,
                 Channels::Last => place % last,
             };
             let expected =
                 (f32::from(pixel) * (1.0_f64 / 255.0) as f32 - means[channel] as f32) / stds[channel] as f32;
-            prop_assert_eq!(found, &expected.to_ne_bytes().to_vec());
+            prop_assert_eq!(element, &expected.to_ne_bytes().to_vec());
         }
     }
 }
@@ -374,15 +374,15 @@ fn windows_groups_and_tokens_come_in_other_types() {
 
 #[test]
 fn a_value_that_is_not_held_is_an_error_that_names_its_sample() {
-    let found = batches_or_error(documents(&[300, 3]), |builder| builder.dtype("tokens", DType::U8));
-    let error = found.unwrap_err();
+    let batches = batches_or_error(documents(&[300, 3]), |builder| builder.dtype("tokens", DType::U8));
+    let error = batches.unwrap_err();
     assert_eq!((error.field(), error.sample()), (Some("tokens"), Some(0)));
     assert!(is(&error, Kind::Data, &["holds 256", "no uint8", "converted from uint16"]), "{error}");
     // The second sample, behind the first in one concatenation.
-    let found = batches_or_error(documents(&[100, 200]), |builder| {
+    let batches = batches_or_error(documents(&[100, 200]), |builder| {
         builder.dtype("tokens", DType::I8).rule(Packing::new(300).unwrap())
     });
-    refused(found, Kind::Data, &["field tokens, sample 1,", "no int8"]);
+    refused(batches, Kind::Data, &["field tokens, sample 1,", "no int8"]);
 }
 
 #[test]

@@ -42,19 +42,19 @@ proptest! {
         let short = plan(&sizes, &rule, Uneven::Short, world_size, seed).unwrap();
         prop_assert_eq!(masked.steps(), short.steps());
         let equal = matches!(rule, Rule::FixedSize(_) | Rule::LengthBuckets(_));
-        for ((found, all), expected) in steps(&masked).iter().zip(seen(&masked)).zip(seen(&short)) {
-            prop_assert_eq!(found.batches.len(), world_size as usize);
+        for ((step, all), expected) in steps(&masked).iter().zip(seen(&masked)).zip(seen(&short)) {
+            prop_assert_eq!(step.batches.len(), world_size as usize);
             let largest = expected.iter().map(|parts| parts.samples.len()).max().unwrap();
-            for (rank, (parts, &count)) in all.iter().zip(&found.counts).enumerate() {
+            for (rank, (parts, &count)) in all.iter().zip(&step.counts).enumerate() {
                 let own = expected.get(rank).map_or(Vec::new(), |parts| first(parts, u64::MAX));
                 prop_assert_eq!(first(parts, count), own);
                 prop_assert!(!equal || parts.samples.len() == largest);
                 prop_assert!(equal || count == 0 || count == parts.samples.len() as u64);
                 prop_assert!(parts.samples.iter().all(|sample| expected.iter().any(|it| it.samples.contains(sample))));
             }
-            prop_assert_eq!(found.samples, found.counts.iter().sum::<u64>());
+            prop_assert_eq!(step.samples, step.counts.iter().sum::<u64>());
             let labels = expected.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size.saturating_sub(1)));
-            prop_assert_eq!(found.labels, Some(labels.sum::<u64>()));
+            prop_assert_eq!(step.labels, Some(labels.sum::<u64>()));
         }
         let (one, other) = (masked.stats(), short.stats());
         prop_assert_eq!((one.real, one.repeated, one.dropped), (other.real, 0, other.dropped));
@@ -71,17 +71,17 @@ proptest! {
         let padded = plan(&sizes, &rule, Uneven::Pad, world_size, seed).unwrap();
         let short = plan(&sizes, &rule, Uneven::Short, world_size, seed).unwrap();
         let mut delivered = 0;
-        for (found, expected) in steps(&padded).iter().zip(seen(&short)) {
+        for (step, expected) in steps(&padded).iter().zip(seen(&short)) {
             let largest = expected.iter().map(|parts| parts.samples.len()).max().unwrap();
-            prop_assert_eq!(found.batches.len(), world_size as usize);
-            prop_assert_eq!(&found.counts, &vec![largest as u64; world_size as usize]);
-            for (rank, batch) in found.batches.iter().enumerate() {
+            prop_assert_eq!(step.batches.len(), world_size as usize);
+            prop_assert_eq!(&step.counts, &vec![largest as u64; world_size as usize]);
+            for (rank, batch) in step.batches.iter().enumerate() {
                 prop_assert_eq!(batch.len(), largest);
                 let Some(own) = expected.get(rank) else { continue };
                 let cycled: Vec<u64> = own.samples.iter().copied().cycle().take(largest).collect();
                 prop_assert_eq!(batch, &cycled);
             }
-            delivered += found.samples;
+            delivered += step.samples;
         }
         let stats = padded.stats();
         prop_assert_eq!(stats.samples + stats.repeated, delivered);
@@ -116,10 +116,10 @@ proptest! {
                 let loader = if next { loader.labels("tokens") } else { loader }.build().unwrap();
                 let plan = loader.plan(0);
                 for (step, batch) in (0..).zip(&loader) {
-                    let found = plan.step(step).unwrap().labels.unwrap();
+                    let labels = plan.step(step).unwrap().labels.unwrap();
                     let batch = batch.unwrap();
                     let own = used(&batch, if next { "labels" } else { "tokens" }, masked);
-                    if rank == 0 { step_labels.push(found) }
+                    if rank == 0 { step_labels.push(labels) }
                     step_labels[step as usize] -= own;
                 }
             }

@@ -45,9 +45,9 @@ fn windows(lengths: &[usize], shape: WindowShape, masked: bool) -> batchloom::Re
         Some(*end)
     }));
     let steps = offsets[lengths.len()];
-    let found = WindowDataset::new(&offsets, shape)?.input("x", counted(&[steps, 2]))?;
-    let found = found.target("y", counted(&[steps]))?;
-    if masked { found.mask() } else { Ok(found) }
+    let dataset = WindowDataset::new(&offsets, shape)?.input("x", counted(&[steps, 2]))?;
+    let dataset = dataset.target("y", counted(&[steps]))?;
+    if masked { dataset.mask() } else { Ok(dataset) }
 }
 
 fn orders() -> impl Strategy<Value = Shuffle> {

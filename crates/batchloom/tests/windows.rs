@@ -64,17 +64,17 @@ fn value(row: usize, column: usize) -> i32 {
 /// The rows of every window, by enumeration; `None` for a row of zeros.
 fn windows(series: &Series, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
     let offsets = series.offsets();
-    let found: Vec<_> = offsets
+    let rows_of_series: Vec<_> = offsets
         .windows(2)
         .map(|pair| of_series(pair[0]..pair[1], shape))
         .filter(|it| !it.is_empty())
         .collect();
-    let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    let most = rows_of_series.iter().map(Vec::len).max().unwrap_or(0);
     let repeated = |windows: Vec<_>| {
         let samples = if shape.sampled_by == SampledBy::Series { most } else { windows.len() };
         windows.into_iter().cycle().take(samples).collect::<Vec<_>>()
     };
-    found.into_iter().flat_map(repeated).collect()
+    rows_of_series.into_iter().flat_map(repeated).collect()
 }
 
 fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
@@ -151,7 +151,7 @@ fn read(batch: &Batch, field: &str) -> Vec<i32> {
 /// The values of a strided view, element by element.
 fn walk(view: &Tensor) -> Vec<i32> {
     let (shape, strides) = (view.shape(), view.strides());
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     for window in 0..shape[0] {
         for step in 0..shape[1] {
             for column in 0..shape[2] {
@@ -161,11 +161,11 @@ fn walk(view: &Tensor) -> Vec<i32> {
                     .fold(view.layout().offset(), |at, (&index, &stride)| {
                         at.wrapping_add_signed(index.cast_signed() * stride)
                     });
-                found.push(i32::from_ne_bytes(view.bytes()[at..at + 4].try_into().unwrap()));
+                values.push(i32::from_ne_bytes(view.bytes()[at..at + 4].try_into().unwrap()));
             }
         }
     }
-    found
+    values
 }
 
 proptest! {
@@ -206,9 +206,9 @@ proptest! {
                     continue;
                 };
                 let start = mask.layout().offset();
-                let found = &mask.bytes()[start..start + mask.layout().elements()];
+                let marks = &mask.bytes()[start..start + mask.layout().elements()];
                 let exists = rows.iter().flat_map(|rows| rows[steps.clone()].iter().map(|row| u8::from(row.is_some())));
-                prop_assert_eq!(found, exists.collect::<Vec<_>>());
+                prop_assert_eq!(marks, exists.collect::<Vec<_>>());
             }
             samples.iter().for_each(|&sample| seen[sample as usize] += 1);
             prop_assert_eq!(plan.run(step, 0).unwrap().is_some(), shuffle != Shuffle::Samples);
@@ -448,6 +448,6 @@ fn bad_input() {
     let beyond = ["the part of series 1 goes from step 0 to 4", "its 3 steps"];
     refused(whole.part(&[0..5, 0..4], true), Kind::Argument, &beyond);
     let wrong = Tensor::from_vec(vec![0_i32; 9], &[9]).unwrap();
-    let found = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong);
-    refused(found, Kind::Data, &["field x has 9 rows for 10 steps"]);
+    let built = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong);
+    refused(built, Kind::Data, &["field x has 9 rows for 10 steps"]);
 }

@@ -139,7 +139,7 @@ fuzz_target!(|levels: Vec<Level>| {
     if let Ok(data_type) = &data_type {
         let array = unsafe { FFI_ArrowArray::from_raw(made.array) };
         let expected = array.length;
-        if let Ok(found) = arrow_structs::imported(array, data_type)
+        if let Ok(found) = arrow_structs::import(array, data_type)
             && let Ok((values, offsets)) = arrow_lists("x", &[found])
         {
             assert_eq!(offsets.len() as i64, expected + 1);

@@ -31,9 +31,9 @@ class TensorDataset(Dataset[Form]):
     ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
 
     A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
-    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides. Lists of
-    numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field with a
-    column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column.
+    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+    Lists of numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field
+    with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column.
 
     A field may also be a sparse matrix: SciPy's or torch's, in CSR format, or :class:`SparseRows`. A batch holds its
     rows as a matrix of the same kind, or with all columns if ``SparseRows(X, layout="dense")`` asks for that;

@@ -9,7 +9,7 @@ use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::memory::collected;
+use crate::memory::collect;
 
 /// Numbers texts in the order in which they first appear: text `k` is `values[offsets[k]..offsets[k + 1]]`, offsets are
 /// int64. Returns the number of each text and the first place of each number, both int64.
@@ -21,9 +21,9 @@ pub(crate) fn text_ids(py: Python<'_>, values: &[u8], offsets: &Tensor) -> PyRes
     if py.detach(|| offsets.windows(2).any(|ends| text(ends).is_none())) {
         return Err(DataError::new_err("offsets do not lie in the values"));
     }
-    let found = py.detach(|| TextIds::new(offsets.windows(2).filter_map(text)));
-    let (codes, first_rows) = found.map_err(|error| raise(&error))?.into_parts();
-    let first_rows = collected(first_rows.into_iter().map(|row| row.cast_signed() as i64))?;
+    let ids = py.detach(|| TextIds::new(offsets.windows(2).filter_map(text)));
+    let (codes, first_rows) = ids.map_err(|error| raise(&error))?.into_parts();
+    let first_rows = collect(first_rows.into_iter().map(|row| row.cast_signed() as i64))?;
     Ok((Tensor::of_list(codes)?, Tensor::of_list(first_rows)?))
 }
 

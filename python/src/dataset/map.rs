@@ -19,10 +19,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Dataset;
-use super::processes::{ABSENT, Line, Place, Processes, Request};
+use super::processes::{ABSENT, Line, MemoryPlace, Processes, Request};
 use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
-use crate::dlpack::{Tensor, lent};
+use crate::dlpack::{Tensor, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
 use crate::interpreter::{Visit, enter};
 
@@ -80,17 +80,17 @@ impl PythonReader {
                 // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
                 let done = mem::take(&mut *lock(&self.done));
                 drop(done);
-                read(py).map_err(|error| failed(request, Box::new(error)))
+                read(py).map_err(|error| reading_error(request, Box::new(error)))
             })
         });
-        visited.unwrap_or_else(|| Err(failed(request, "the interpreter is ending".into())))
+        visited.unwrap_or_else(|| Err(reading_error(request, "the interpreter is ending".into())))
     }
 
     /// Reads samples here, one after the other.
     fn read_here(&self, py: Python<'_>, request: &ReadRequest<'_>) -> ReadPart {
         let (mut outcomes, mut samples) = (Vec::new(), Vec::new());
-        let mut add = |found: PyResult<Bound<'_, PyAny>>| {
-            let (outcome, fields) = match found.and_then(|found| self.sample(&found)) {
+        let mut add = |sample: PyResult<Bound<'_, PyAny>>| {
+            let (outcome, fields) = match sample.and_then(|sample| self.sample(&sample)) {
                 Ok(sample) => (Ok(sample.layout()), sample.into_fields()),
                 Err(error) => (Err(cause(error)), Vec::new()),
             };
@@ -124,14 +124,14 @@ impl PythonReader {
             Ok(())
         };
         let answer = processes.get().ask(&line, Some(request.stop), None, write);
-        let answer = answer.map_err(|error| failed(request, Box::new(error)))?;
+        let answer = answer.map_err(|error| reading_error(request, Box::new(error)))?;
         self.visit(request, |py| {
-            let (part, found): (u64, Vec<Bound<'_, PyAny>>) = self.answer(py, &answer.bytes)?.extract()?;
-            let outcome = |found: Bound<'_, PyAny>| match found.cast::<PyBaseException>() {
+            let (part, outcomes): (u64, Vec<Bound<'_, PyAny>>) = self.answer(py, &answer.bytes)?.extract()?;
+            let outcome = |object: Bound<'_, PyAny>| match object.cast::<PyBaseException>() {
                 Ok(error) => Ok(Err(cause(PyErr::from_value(error.clone().into_any())))),
-                Err(_) => self.layout(&found).map(Ok),
+                Err(_) => self.layout(&object).map(Ok),
             };
-            let outcomes = found.into_iter().map(outcome).collect::<PyResult<_>>()?;
+            let outcomes = outcomes.into_iter().map(outcome).collect::<PyResult<_>>()?;
             let (object, processes) = (Arc::clone(&self.object), Arc::clone(processes));
             let samples =
                 HeldThere { object, processes, starts: answer.starts, line: Arc::clone(&line), part };
@@ -144,14 +144,14 @@ impl PythonReader {
         self.object.bind(py).call_method1("answer", (PyBytes::new(py, answer),))
     }
 
-    fn sample(&self, found: &Bound<'_, PyAny>) -> PyResult<Sample> {
-        let (structure, fields): Arrays<'_> = found.extract()?;
+    fn sample(&self, object: &Bound<'_, PyAny>) -> PyResult<Sample> {
+        let (structure, fields): Arrays<'_> = object.extract()?;
         let fields = fields.iter().map(|field| field.0.clone()).collect();
         Ok(Sample::nested(self.structure(&structure)?, fields))
     }
 
-    fn layout(&self, found: &Bound<'_, PyAny>) -> PyResult<SampleLayout> {
-        let (structure, fields): Layouts<'_> = found.extract()?;
+    fn layout(&self, object: &Bound<'_, PyAny>) -> PyResult<SampleLayout> {
+        let (structure, fields): Layouts<'_> = object.extract()?;
         let field = |(name, shape): (String, Vec<usize>)| {
             let dtype = DType::named(&name);
             let unknown = || DTypeError::new_err(format!("{name} is no element type"));
@@ -162,16 +162,16 @@ impl PythonReader {
     }
 
     /// The structure that an object of Python stands for: mostly the last structure seen.
-    fn structure(&self, found: &Bound<'_, PyAny>) -> PyResult<SampleStructure> {
+    fn structure(&self, object: &Bound<'_, PyAny>) -> PyResult<SampleStructure> {
         if let Some((last, structure)) = &*lock(&self.seen)
-            && last.is(found)
+            && last.is(object)
         {
             return Ok(structure.clone());
         }
-        let names: Vec<String> = found.getattr("names")?.extract()?;
-        let nesting: String = found.getattr("text")?.extract()?;
+        let names: Vec<String> = object.getattr("names")?.extract()?;
+        let nesting: String = object.getattr("text")?.extract()?;
         let structure = SampleStructure { names: names.into(), nesting: nesting.into() };
-        let before = lock(&self.seen).replace((found.clone().unbind(), structure.clone()));
+        let before = lock(&self.seen).replace((object.clone().unbind(), structure.clone()));
         drop(before);
         Ok(structure)
     }
@@ -200,13 +200,13 @@ impl PythonReader {
     ) -> PyResult<Vec<Result<(), Refusal>>> {
         let plan = self.plan(py, expected)?;
         let stop = StopSign(request.stop.clone());
-        let slots = Py::new(py, Slots::own(plan, mem::take(memory)))?;
+        let slots = Py::new(py, Slots::of_regions(plan, mem::take(memory)))?;
         let (nesting, numbers) = (&*expected.structure.nesting, request.samples.to_vec());
         let arguments = (slots.clone_ref(py), nesting, numbers, request.seed, request.epoch, stop);
-        let found = self.object.bind(py).call_method1("fill", arguments);
+        let answer = self.object.bind(py).call_method1("fill", arguments);
         *memory = slots.get().take();
-        let found = found?;
-        if found.is_none() { Ok(all_there(request)) } else { self.outcomes(&found) }
+        let answer = answer?;
+        if answer.is_none() { Ok(all_there(request)) } else { self.outcomes(&answer) }
     }
 
     /// Lets another process read samples into their slots. That all are there is known without the interpreter.
@@ -219,7 +219,10 @@ impl PythonReader {
     ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
         let places: Option<Vec<_>> = memory.iter().map(|region| processes.place(region)).collect();
         let places = places.ok_or_else(|| {
-            failed(request, "a block lies in no memory that processes share; please report this".into())
+            reading_error(
+                request,
+                "a block lies in no memory that processes share; please report this".into(),
+            )
         })?;
         let write = |message: &mut Request<'_>| {
             message.kind(b'F').layout(expected)?;
@@ -229,22 +232,22 @@ impl PythonReader {
             Ok(())
         };
         let answer = processes.ask(&processes.lend(), Some(request.stop), None, write);
-        match answer.map_err(|error| failed(request, Box::new(error)))? {
+        match answer.map_err(|error| reading_error(request, Box::new(error)))? {
             answer if answer.bytes.is_empty() => Ok(all_there(request)),
             answer => self.visit(request, |py| self.outcomes(&self.answer(py, &answer.bytes)?)),
         }
     }
 
     /// The outcomes that a list of Python stands for: `None`, an error, or the layout of another kind of sample.
-    fn outcomes(&self, found: &Bound<'_, PyAny>) -> PyResult<Vec<Result<(), Refusal>>> {
-        let outcome = |found: Bound<'_, PyAny>| {
-            Ok(match found.cast::<PyBaseException>() {
-                _ if found.is_none() => Ok(()),
+    fn outcomes(&self, list: &Bound<'_, PyAny>) -> PyResult<Vec<Result<(), Refusal>>> {
+        let outcome = |object: Bound<'_, PyAny>| {
+            Ok(match object.cast::<PyBaseException>() {
+                _ if object.is_none() => Ok(()),
                 Ok(error) => Err(Refusal::Failed(cause(PyErr::from_value(error.clone().into_any())))),
-                Err(_) => Err(Refusal::Differs(self.layout(&found)?)),
+                Err(_) => Err(Refusal::Differs(self.layout(&object)?)),
             })
         };
-        found.extract::<Vec<Bound<'_, PyAny>>>()?.into_iter().map(outcome).collect()
+        list.extract::<Vec<Bound<'_, PyAny>>>()?.into_iter().map(outcome).collect()
     }
 }
 
@@ -253,7 +256,7 @@ fn all_there(request: &ReadRequest<'_>) -> Vec<Result<(), Refusal>> {
 }
 
 /// The error for a failure that no one sample is to blame for.
-fn failed(request: &ReadRequest<'_>, cause: SourceError) -> Error {
+fn reading_error(request: &ReadRequest<'_>, cause: SourceError) -> Error {
     let sample = request.samples.first().copied().unwrap_or(0);
     ReadError::Failed { sample, cause: Cause::from(cause) }.into()
 }
@@ -338,7 +341,7 @@ impl HeldThere {
         field: usize,
         places: &[SlotPlace],
         slots: &SlotTarget<'_>,
-        target: Place,
+        target: MemoryPlace,
     ) -> PyResult<()> {
         let write = |message: &mut Request<'_>| {
             message.kind(b'W').numbers(&[self.part, field as u64, slots.concatenates.into()]);
@@ -370,7 +373,8 @@ impl HeldThere {
         target: &mut [u8],
     ) -> PyResult<()> {
         let object = &self.object;
-        let lend = |py: Python<'_>| lent(object.bind(py).call_method1("allocate", (target.len(),))?.as_any());
+        let lend =
+            |py: Python<'_>| take_over(object.bind(py).call_method1("allocate", (target.len(),))?.as_any());
         let mut shared = enter(lend)?;
         let place = self.processes.get().place(shared.as_mut());
         let place = place.ok_or_else(|| LoaderError::new_err("memory was not noted; please report this"))?;

@@ -21,8 +21,8 @@ use self::selection::Selection;
 use crate::batching::{Rule, parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::labels::counted;
-use crate::memory::collected;
+use crate::labels::counts_to_python;
+use crate::memory::collect;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -57,7 +57,7 @@ impl From<RowField<'_>> for TensorField {
 
 /// One field of a dataset of sequences.
 #[derive(FromPyObject)]
-pub(crate) enum Field<'py> {
+pub(crate) enum SequenceField<'py> {
     Variable(PyRef<'py, Sequences>),
     Fixed(PyRef<'py, Tensor>),
 }
@@ -142,7 +142,7 @@ impl Dataset {
     /// Sequences of any length, and the fields that belong to each.
     #[staticmethod]
     fn sequences(
-        fields: Vec<(String, Field<'_>)>,
+        fields: Vec<(String, SequenceField<'_>)>,
         own: Option<&Tensor>,
         own_lengths: Vec<String>,
         size_of: &str,
@@ -150,12 +150,12 @@ impl Dataset {
         let mut dataset = SequenceDataset::new().own_lengths(own_lengths).size_of(SizeOf::from(size_of));
         for (name, field) in fields {
             dataset = match field {
-                Field::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
-                Field::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
+                SequenceField::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
+                SequenceField::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
             };
         }
         if let Some(own) = own {
-            dataset = dataset.sizes(collected(sizes(own)?.iter().copied())?);
+            dataset = dataset.sizes(collect(sizes(own)?.iter().copied())?);
         }
         dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
@@ -221,7 +221,7 @@ impl Dataset {
         next_tokens: bool,
     ) -> PyResult<(Tensor, Option<u32>)> {
         let count = || self.0.count_labels(field, &rule.0, next_tokens);
-        counted(&py.detach(count).map_err(|error| raise(&error))?)
+        counts_to_python(&py.detach(count).map_err(|error| raise(&error))?)
     }
 
     /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after

@@ -119,12 +119,12 @@ impl Processes {
     }
 
     /// The place of some memory, if it lies in a segment.
-    pub(super) fn place(&self, memory: &[u8]) -> Option<Place> {
+    pub(super) fn place(&self, memory: &[u8]) -> Option<MemoryPlace> {
         let address = memory.as_ptr() as usize;
         let segments = lock(&self.own().segments);
         let (start, &(size, segment)) = segments.range(..=address).next_back()?;
         let offset = address - start;
-        (offset < size).then_some(Place { segment, offset: offset as u64, bytes: memory.len() as u64 })
+        (offset < size).then_some(MemoryPlace { segment, offset: offset as u64, bytes: memory.len() as u64 })
     }
 
     /// Asks a process. To be called without the interpreter's lock, which the thread that has the process may wait for.
@@ -291,7 +291,7 @@ impl Connection {
         let message = [&length.to_be_bytes(), message].concat();
         let mut sent = 0;
         while sent < message.len() {
-            sent += wait.patiently(|| (&self.stream).write(&message[sent..]))?;
+            sent += wait.transfer(|| (&self.stream).write(&message[sent..]))?;
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Connection {
     fn receive(&self, bytes: &mut [u8], wait: &mut Wait<'_>) -> io::Result<()> {
         let mut there = 0;
         while there < bytes.len() {
-            there += wait.patiently(|| (&self.stream).read(&mut bytes[there..]))?;
+            there += wait.transfer(|| (&self.stream).read(&mut bytes[there..]))?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Wait<'_> {
     ///
     /// # Errors
     /// The process has ended, or does not stop.
-    fn patiently(&mut self, mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    fn transfer(&mut self, mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         loop {
             match step() {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -352,7 +352,7 @@ impl Wait<'_> {
 
 /// Some memory in a segment.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MemoryPlace {
     segment: u64,
     offset: u64,
     bytes: u64,
@@ -390,7 +390,7 @@ impl Request<'_> {
     }
 
     /// Adds the place of some memory, with a description for the process the first time.
-    pub(super) fn place(&mut self, place: Place) -> PyResult<()> {
+    pub(super) fn place(&mut self, place: MemoryPlace) -> PyResult<()> {
         let Connection { segments, object, .. } = &mut *self.connection;
         if !segments.contains(&place.segment) {
             let arguments = (place.segment,);

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use super::part_end::PartEnd;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::memory::collected;
+use crate::memory::collect;
 
 /// Samples by their numbers. They are documented in batchloom/dataset/base.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -29,8 +29,8 @@ impl Selection {
     #[staticmethod]
     fn listed(numbers: &Tensor, samples: u64) -> PyResult<Self> {
         let numbers: Vec<u64> = match (numbers.0.as_slice::<i64>(), numbers.0.as_slice::<u32>()) {
-            (Some(wide), _) => collected(wide.iter().map(|number| number.cast_unsigned()))?,
-            (None, Some(narrow)) => collected(narrow.iter().map(|&number| u64::from(number)))?,
+            (Some(wide), _) => collect(wide.iter().map(|number| number.cast_unsigned()))?,
+            (None, Some(narrow)) => collect(narrow.iter().map(|&number| u64::from(number)))?,
             (None, None) => {
                 return Err(DataError::new_err("numbers are no compact array of int64 or uint32"));
             }
@@ -66,12 +66,12 @@ impl Selection {
         base: u64,
         total: u64,
     ) -> PyResult<Self> {
-        let found = match (range, list) {
+        let selection = match (range, list) {
             (Some((start, end)), _) => Self::neighbours(start, end, samples)?,
             (None, Some(list)) => Self::listed(list, samples)?,
             (None, None) => return Err(DataError::new_err("a selection has neither a range nor a list")),
         };
-        found.0.restored(base, total).map(Self).map_err(|error| raise(&error))
+        selection.0.restored(base, total).map(Self).map_err(|error| raise(&error))
     }
 
     /// The arguments of [`restored`](Self::restored).

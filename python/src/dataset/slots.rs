@@ -9,7 +9,7 @@ use batchloom::loader::{Region, Slot, SlotPlace, SlotTarget, SlotWriter};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
-use crate::dlpack::{Lent, Tensor, copied, lent};
+use crate::dlpack::{Lent, Tensor, copy_array, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
 use crate::slot_function::with_function;
 
@@ -129,8 +129,8 @@ impl Slots {
     /// Slots in memory that another process lends: an array of bytes for each field.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
-    fn lent(plan: Py<SlotPlan>, memory: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
-        let lent = memory.iter().map(lent).collect::<PyResult<_>>()?;
+    fn from_lent(plan: Py<SlotPlan>, memory: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let lent = memory.iter().map(take_over).collect::<PyResult<_>>()?;
         Ok(Self { plan, memory: Mutex::new(Memory::Lent(lent)) })
     }
 
@@ -175,7 +175,7 @@ impl Slots {
 
 impl Slots {
     /// Slots in regions of a block of this process.
-    pub(super) fn own(plan: Py<SlotPlan>, regions: Vec<Region>) -> Self {
+    pub(super) fn of_regions(plan: Py<SlotPlan>, regions: Vec<Region>) -> Self {
         Self { plan, memory: Mutex::new(Memory::Own(regions)) }
     }
 
@@ -206,7 +206,7 @@ fn put(
         },
         DType::F64 if array.is_exact_instance_of::<PyFloat>() => array.extract::<f64>()?.to_ne_bytes(),
         DType::Bool if array.is_exact_instance_of::<PyBool>() => [u8::from(array.extract::<bool>()?); 8],
-        _ => return Ok(of_numpy && copied(py, array, writer.dtype, &writer.shape, slot)),
+        _ => return Ok(of_numpy && copy_array(py, array, writer.dtype, &writer.shape, slot)),
     };
     if !writer.shape.is_empty() {
         return Ok(false);
@@ -217,7 +217,7 @@ fn put(
 
 /// The number of a sample in its dataset, and among those that were read, and the first element and the number of
 /// elements that are taken of it.
-type Place = (u64, Option<usize>, Option<(usize, usize)>);
+type PlaceNumbers = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
 /// there is none. `writer` is the text of a slot writer; `functions` are those of slots, by name.
@@ -226,7 +226,7 @@ type Place = (u64, Option<usize>, Option<(usize, usize)>);
 pub(crate) fn write_slots(
     writer: &str,
     concatenates: bool,
-    places: Vec<Place>,
+    places: Vec<PlaceNumbers>,
     arrays: Vec<Option<PyRef<'_, Tensor>>>,
     memory: &Bound<'_, PyAny>,
     functions: HashMap<String, Py<PyAny>>,
@@ -239,5 +239,5 @@ pub(crate) fn write_slots(
         places.into_iter().map(|(number, sample, part)| SlotPlace { number, sample, part }).collect();
     let target = SlotTarget { writer: &writer, concatenates };
     let array = |sample: usize| arrays.get(sample)?.as_ref().map(|tensor| &tensor.0);
-    target.fill(&places, lent(memory)?.as_mut(), array).map_err(|error| raise(&error))
+    target.fill(&places, take_over(memory)?.as_mut(), array).map_err(|error| raise(&error))
 }

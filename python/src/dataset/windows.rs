@@ -92,12 +92,12 @@ impl Windows {
     /// For each series the number of different windows before its own, and the row with which its first one begins,
     /// `[series, 2]`, as int64; -1 for both if it makes no window.
     fn firsts(&self) -> PyResult<Tensor> {
-        let first = |found: Option<(u64, isize)>| {
-            found.map_or([-1, -1], |(before, row)| [before.cast_signed(), row as i64])
+        let first = |window: Option<(u64, isize)>| {
+            window.map_or([-1, -1], |(before, row)| [before.cast_signed(), row as i64])
         };
-        let found: Vec<i64> = self.0.firsts().into_iter().flat_map(first).collect();
-        let shape = [found.len() / 2, 2];
-        batchloom::Tensor::from_vec(found, &shape).map(Tensor).map_err(|error| raise(&error))
+        let firsts: Vec<i64> = self.0.firsts().into_iter().flat_map(first).collect();
+        let shape = [firsts.len() / 2, 2];
+        batchloom::Tensor::from_vec(firsts, &shape).map(Tensor).map_err(|error| raise(&error))
     }
 
     fn __len__(&self) -> usize {

@@ -57,9 +57,9 @@ impl Block {
     #[getter]
     fn layouts(&self) -> Vec<Vec<FieldLayout>> {
         let layout = |field: &batchloom::Tensor| {
-            let (found, size): (&Layout, _) = (field.layout(), field.dtype().size());
-            let strides = found.strides().iter().map(|stride| stride / size.cast_signed());
-            (found.shape().to_vec(), strides.collect(), found.offset() / size)
+            let (layout, size): (&Layout, _) = (field.layout(), field.dtype().size());
+            let strides = layout.strides().iter().map(|stride| stride / size.cast_signed());
+            (layout.shape().to_vec(), strides.collect(), layout.offset() / size)
         };
         self.0.runs().iter().map(|run| run.fields().iter().map(layout).collect()).collect()
     }

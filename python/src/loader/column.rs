@@ -46,7 +46,7 @@ impl Column {
 
 impl Column {
     pub(super) fn new(runs: Vec<batchloom::Tensor>) -> Self {
-        Self { joined: joined(&runs), runs }
+        Self { joined: join_runs(&runs), runs }
     }
 
     /// Returns true if a framework can take all batches at once.
@@ -56,7 +56,7 @@ impl Column {
 }
 
 /// The samples of runs that lie one after the other in one memory, and the number of samples of each batch.
-fn joined(runs: &[batchloom::Tensor]) -> Option<(batchloom::Tensor, Vec<usize>)> {
+fn join_runs(runs: &[batchloom::Tensor]) -> Option<(batchloom::Tensor, Vec<usize>)> {
     let first = runs.first()?;
     let (dtype, size, inner) = (first.dtype(), first.dtype().size(), first.shape().get(2..)?);
     let mut lengths = Vec::new();

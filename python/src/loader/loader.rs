@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::allocation::allocated;
+use super::allocation::allocate_with;
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
 use super::block::Block;
@@ -87,7 +87,7 @@ impl Loader {
             builder = builder.block_bytes(bytes);
         }
         if let Some((least, allocate)) = memory {
-            builder = builder.memory(least, move |bytes| allocated(&allocate, bytes));
+            builder = builder.memory(least, move |bytes| allocate_with(&allocate, bytes));
         }
         let built = py.detach(|| builder.build());
         built.map(|loader| Self(loader, Skipped::default())).map_err(|error| raise(&error))
@@ -100,30 +100,30 @@ impl Loader {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(usize::try_from(self.counted(py, batchloom::Loader::len)?)?)
+        Ok(usize::try_from(self.count_steps(py, batchloom::Loader::len)?)?)
     }
 
     /// The number of batches left of the epoch under way, or else of the next one.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
-        self.counted(py, batchloom::Loader::remaining)
+        self.count_steps(py, batchloom::Loader::remaining)
     }
 
     /// The metrics of the latest iteration, and their text: see batchloom/loader/metrics.py. Times are in seconds.
     fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
-        let found = self.0.metrics();
-        let seconds = [found.elapsed, found.waited, found.idle].map(|time| time.as_secs_f64());
+        let metrics = self.0.metrics();
+        let seconds = [metrics.elapsed, metrics.waited, metrics.idle].map(|time| time.as_secs_f64());
         (
-            found.batches,
-            found.blocks,
-            found.bytes,
+            metrics.batches,
+            metrics.blocks,
+            metrics.bytes,
             seconds[0],
             seconds[1],
             seconds[2],
-            found.queued,
-            found.queued_bytes,
-            found.most_queued_bytes,
-            found.to_string(),
+            metrics.queued,
+            metrics.queued_bytes,
+            metrics.most_queued_bytes,
+            metrics.to_string(),
         )
     }
 
@@ -273,7 +273,7 @@ impl Loader {
     ///
     /// # Errors
     /// The exception for [`batchloom::Kind::Memory`].
-    fn counted<T: Send>(
+    fn count_steps<T: Send>(
         &self,
         py: Python<'_>,
         count: impl Fn(&batchloom::Loader) -> T + Sync,

@@ -4,23 +4,23 @@ use anyhow::{Result, bail};
 use batchloom::batching::{Rule, Sizes};
 use batchloom::report::{Budget, Comparison};
 
-use crate::arguments::{Rules, Source};
+use crate::arguments::{LengthsSource, Rules};
 use crate::output::{Output, columns};
 use crate::progress::Progress;
 use crate::read::{self, Tables};
 
 pub(super) fn run(
-    source: &Source,
+    source: &LengthsSource,
     rules: &Rules,
     tables: &dyn Tables,
     output: &mut Output<'_>,
 ) -> Result<()> {
-    let found = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
-    let wide = found.to_string();
-    let widest = wide.lines().map(str::len).take(found.rules.len() + 2).max().unwrap_or(0);
+    let comparison = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
+    let wide = comparison.to_string();
+    let widest = wide.lines().map(str::len).take(comparison.rules.len() + 2).max().unwrap_or(0);
     match columns().is_some_and(|columns| columns < widest) {
-        true => Ok(output.result(&found, format!("{found:#}"))?),
-        false => Ok(output.result(&found, wide)?),
+        true => Ok(output.result(&comparison, format!("{comparison:#}"))?),
+        false => Ok(output.result(&comparison, wide)?),
     }
 }
 
@@ -48,7 +48,7 @@ fn budget(sizes: &Sizes, rules: &Rules) -> Result<Budget> {
     if !(1.0..1e18).contains(&tokens) {
         bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");
     }
-    let tokens = whole(tokens);
+    let tokens = to_integer(tokens);
     let longest = sizes.as_slice().iter().enumerate().max_by_key(|(_, size)| **size);
     if let Some((sample, &size)) = longest.filter(|(_, size)| u64::from(**size) > tokens) {
         bail!(
@@ -60,6 +60,6 @@ fn budget(sizes: &Sizes, rules: &Rules) -> Result<Budget> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with limits before")]
-fn whole(number: f64) -> u64 {
+fn to_integer(number: f64) -> u64 {
     number as u64
 }

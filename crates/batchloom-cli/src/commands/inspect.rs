@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use arrow_schema::DataType;
 use serde::Serialize;
 
-use crate::output::{Output, counted};
-use crate::read::{Form, Tables, npy_array};
+use crate::output::{Output, count_in_words};
+use crate::read::{FileFormat, Tables, npy_array};
 
 /// A file and its columns.
 #[derive(Debug, Serialize)]
@@ -30,29 +30,29 @@ struct Column {
 }
 
 pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
-    let found = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
+    let inspected = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
-    for file in &found {
+    for file in &inspected {
         let count = |count: Option<u64>, thing: &str| match count {
-            Some(count) => counted(count, thing),
+            Some(count) => count_in_words(count, thing),
             None => format!("? {thing}s"),
         };
         let (rows, chunks) = (count(file.rows, "row"), count(file.chunks, "part"));
-        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, counted(file.bytes, "byte"))?;
+        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, count_in_words(file.bytes, "byte"))?;
         let name = file.columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
         let kind = file.columns.iter().map(|column| column.kind.len()).max().unwrap_or(0).min(30);
         for column in &file.columns {
             writeln!(text, "  {:name$}  {:kind$}  {}", column.name, column.kind, column.makes)?;
         }
     }
-    Ok(output.result(&found, text)?)
+    Ok(output.result(&inspected, text)?)
 }
 
 fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
     let named = || path.display().to_string();
     let bytes = fs::metadata(path).with_context(named)?.len();
-    let (rows, chunks, columns) = match Form::of(path)? {
-        Form::Columns => {
+    let (rows, chunks, columns) = match FileFormat::of(path)? {
+        FileFormat::Columns => {
             let table = tables.open(path, None).with_context(named)?;
             let column = |field: &arrow_schema::FieldRef| Column {
                 name: field.name().clone(),
@@ -62,7 +62,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
             let columns = table.schema.fields().iter().map(column).collect();
             (table.rows, table.chunks, columns)
         }
-        Form::Npy => {
+        FileFormat::Npy => {
             let (kind, shape) = npy_array(path).with_context(named)?;
             let makes = match shape.len() {
                 0 => "nothing: it has no rows".to_owned(),
@@ -73,7 +73,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
             let kind = format!("{kind} {shape:?}");
             (rows, Some(1), vec![Column { name: "the array".to_owned(), kind, makes }])
         }
-        Form::Text | Form::JsonLines => {
+        FileFormat::Text | FileFormat::JsonLines => {
             bail!("{}: text has no columns to inspect; see `batchloom lengths`", named())
         }
     };

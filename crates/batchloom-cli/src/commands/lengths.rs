@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::Result;
 use batchloom::report::Histogram;
 
-use crate::arguments::Source;
+use crate::arguments::LengthsSource;
 use crate::output::Output;
 use crate::read::{self, Tables};
 
 pub(super) fn run(
-    source: &Source,
+    source: &LengthsSource,
     file: Option<&Path>,
     tables: &dyn Tables,
     output: &mut Output<'_>,

@@ -12,7 +12,7 @@ use batchloom::report::Statistic;
 use serde::Serialize;
 
 use crate::arguments::{PlanArguments, Question};
-use crate::output::{Output, counted};
+use crate::output::{Output, count_in_words};
 use crate::plan_file::PlanFile;
 use crate::progress::Progress;
 use crate::read::{self, Tables};
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Ou
         Some(Question::Where { sample }) => locate(&plan, sample, output),
         Some(Question::Diff { other }) => {
             let given = arguments.source.is_standard_input().then_some(&sizes);
-            diff(&plan, &PlanFile::read(&other)?.rebuilt(tables, given)?, output)
+            diff(&plan, &PlanFile::read(&other)?.rebuild(tables, given)?, output)
         }
         Some(Question::Export { output: path }) => export(&plan, path.as_deref(), output),
     }
@@ -46,11 +46,12 @@ fn costs(plan: &Plan, output: &mut Output<'_>) -> Result<()> {
     let stats = plan.stats();
     drop(progress);
     let statistics = stats.statistics();
-    let name = statistics.iter().map(|found| found.name.len()).max().unwrap_or(0);
-    let value = statistics.iter().map(|found| found.value.to_string().len()).max().unwrap_or(0);
+    let name_width = statistics.iter().map(|statistic| statistic.name.len()).max().unwrap_or(0);
+    let values = statistics.iter().map(|statistic| statistic.value.to_string().len());
+    let value_width = values.max().unwrap_or(0);
     let mut text = format!("{}, fingerprint {}\n", plan.rule(), plan.fingerprint());
-    for Statistic { name: called, value: found, meaning, .. } in statistics {
-        writeln!(text, "{called:name$}  {found:>value$}  {meaning}")?;
+    for Statistic { name, value, meaning, .. } in statistics {
+        writeln!(text, "{name:name_width$}  {value:>value_width$}  {meaning}")?;
     }
     Ok(output.result(&stats, text)?)
 }
@@ -85,7 +86,7 @@ fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>)
     for batch in &batches {
         let real: u64 = batch.sizes.iter().map(|&size| u64::from(size)).sum();
         let (rank, count, elements) = (batch.rank, batch.samples.len(), batch.elements);
-        let samples = counted(count as u64, "sample");
+        let samples = count_in_words(count as u64, "sample");
         writeln!(text, "step {step}, rank {rank}: {samples}, {real} of {elements} elements are data")?;
         let samples: Vec<_> = batch.samples.iter().map(u64::to_string).collect();
         writeln!(text, "{}", samples.join(" "))?;
@@ -95,7 +96,7 @@ fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>)
 
 /// The place of a sample.
 #[derive(Debug, Serialize)]
-struct Found {
+struct SamplePlace {
     step: u64,
     rank: u32,
     index: u64,
@@ -103,16 +104,18 @@ struct Found {
 
 fn locate(plan: &Plan, sample: u64, output: &mut Output<'_>) -> Result<()> {
     let places = plan.places(sample)?;
-    let found: Vec<_> =
-        places.iter().map(|place| Found { step: place.step, rank: place.rank, index: place.index }).collect();
+    let places: Vec<_> = places
+        .iter()
+        .map(|place| SamplePlace { step: place.step, rank: place.rank, index: place.index })
+        .collect();
     let mut text = String::new();
-    if found.is_empty() {
+    if places.is_empty() {
         writeln!(text, "sample {sample} does not come in this epoch: it is dropped")?;
     }
-    for Found { step, rank, index } in &found {
+    for SamplePlace { step, rank, index } in &places {
         writeln!(text, "sample {sample}: step {step}, rank {rank}, place {index}")?;
     }
-    Ok(output.result(&found, text)?)
+    Ok(output.result(&places, text)?)
 }
 
 /// The difference of two plans.
@@ -142,10 +145,10 @@ fn diff(plan: &Plan, other: &Plan, output: &mut Output<'_>) -> Result<()> {
     }
     drop(progress);
     let text = match first {
-        None => format!("the plans are the same: {}\n", counted(steps, "step")),
+        None => format!("the plans are the same: {}\n", count_in_words(steps, "step")),
         Some(first) => format!(
             "the plans differ from step {first} on: in {}, of {steps} here and {other_steps} there\n",
-            counted(differing, "step")
+            count_in_words(differing, "step")
         ),
     };
     Ok(output.result(&Difference { first, differing, steps, other_steps }, text)?)

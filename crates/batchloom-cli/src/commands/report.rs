@@ -10,7 +10,7 @@ use batchloom::report::{Histogram, Page};
 use serde::Serialize;
 
 use super::compare::compare;
-use crate::arguments::{Rules, Source};
+use crate::arguments::{LengthsSource, Rules};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::read::{self, Tables};
@@ -22,20 +22,20 @@ struct Written {
 }
 
 pub(super) fn run(
-    source: &Source,
+    source: &LengthsSource,
     rules: &Rules,
     file: &Path,
     tables: &dyn Tables,
     output: &mut Output<'_>,
 ) -> Result<()> {
     let sizes = Sizes::new(read::lengths(source, tables)?);
-    let found = compare(&sizes, rules)?;
+    let comparison = compare(&sizes, rules)?;
     let progress = Progress::new("drawing");
-    let best = found.rules[found.best].rule.clone();
+    let best = comparison.rules[comparison.best].rule.clone();
     let builder = Plan::builder(sizes.len()).rule(best).sizes(sizes.clone()).shuffle(true);
     let plan = builder.world_size(rules.world_size).build()?;
     let page = Page::new(format!("Batches of {}", source.lengths.display()));
-    let page = page.histogram(&Histogram::new(sizes.as_slice())).comparison(&found).plan(&plan);
+    let page = page.histogram(&Histogram::new(sizes.as_slice())).comparison(&comparison).plan(&plan);
     fs::write(file, page.html()).with_context(|| file.display().to_string())?;
     drop(progress);
     let page = file.display().to_string();

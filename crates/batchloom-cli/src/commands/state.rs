@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use batchloom::plan::{STATE_VERSION, State};
 use serde::Serialize;
 
-use crate::output::{Output, counted};
+use crate::output::{Output, count_in_words};
 use crate::plan_file::PlanFile;
 use crate::read::Tables;
 
@@ -47,31 +47,32 @@ pub(super) fn run(
     if state.version != STATE_VERSION {
         bail!("{}: the state has version {}; expected {STATE_VERSION}", named(), state.version);
     }
-    let left = plan.map(|plan| left(&state, plan, world_size, tables)).transpose().with_context(named)?;
+    let left =
+        plan.map(|plan| find_rest(&state, plan, world_size, tables)).transpose().with_context(named)?;
     let mut words =
         format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);
     for (ranks, steps) in &state.worlds {
         writeln!(
             words,
             "{} of this epoch with {}",
-            counted(*steps, "step"),
-            counted((*ranks).into(), "rank")
+            count_in_words(*steps, "step"),
+            count_in_words((*ranks).into(), "rank")
         )?;
     }
-    writeln!(words, "delivered of this epoch: {}", counted(state.batches, "batch"))?;
+    writeln!(words, "delivered of this epoch: {}", count_in_words(state.batches, "batch"))?;
     if let Some(steps) = state.steps {
-        writeln!(words, "{} in all epochs", counted(steps, "step"))?;
+        writeln!(words, "{} in all epochs", count_in_words(steps, "step"))?;
     }
     if let Some(left) = &left {
         let Left { epoch, world_size, steps } = left;
-        let (steps, ranks) = (counted(*steps, "step"), counted((*world_size).into(), "rank"));
+        let (steps, ranks) = (count_in_words(*steps, "step"), count_in_words((*world_size).into(), "rank"));
         writeln!(words, "left of epoch {epoch}: {steps} with {ranks}")?;
     }
     let State { epoch, batches, worlds, steps, seed, fingerprint, .. } = state;
     Ok(output.result(&Standing { epoch, batches, worlds, steps, seed, fingerprint, left }, words)?)
 }
 
-fn left(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables) -> Result<Left> {
+fn find_rest(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables) -> Result<Left> {
     let mut file = PlanFile::read(plan)?;
     if file.seed != state.seed {
         bail!(
@@ -82,6 +83,6 @@ fn left(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables
     }
     // The fingerprint is the same for any number of ranks.
     file.world_size = world_size.unwrap_or(file.world_size);
-    let rest = file.rebuilt(tables, None)?.resume(state)?;
+    let rest = file.rebuild(tables, None)?.resume(state)?;
     Ok(Left { epoch: rest.epoch(), world_size: rest.world_size(), steps: rest.steps() })
 }

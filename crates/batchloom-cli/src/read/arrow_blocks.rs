@@ -36,7 +36,7 @@ pub(super) fn require_blocks(file: &mut File) -> Result<()> {
             let mut message = Vec::new();
             file.by_ref().take(length.into()).read_to_end(&mut message)?;
             let body = block.offset().unsigned_abs() + u64::from(block.metaDataLength().unsigned_abs());
-            require_memory(file, &parsed(&message)?, body)?;
+            require_memory(file, &parse_message(&message)?, body)?;
         }
     }
     file.rewind()?;
@@ -49,7 +49,7 @@ pub(super) fn require_messages(file: &mut File) -> Result<()> {
     while let Some(length) = next_length(file)? {
         let mut message = Vec::new();
         file.by_ref().take(length.into()).read_to_end(&mut message)?;
-        let message = parsed(&message)?;
+        let message = parse_message(&message)?;
         let (start, body) = (file.stream_position()?, message.bodyLength());
         let end = i128::from(start) + i128::from(body);
         ensure!(body >= 0 && end <= size.into(), "a message of it would end at byte {end} of {size}");
@@ -60,7 +60,7 @@ pub(super) fn require_messages(file: &mut File) -> Result<()> {
     Ok(())
 }
 
-fn parsed(message: &[u8]) -> Result<Message<'_>> {
+fn parse_message(message: &[u8]) -> Result<Message<'_>> {
     root_as_message(message).map_err(|error| anyhow!("a message is damaged: {error}"))
 }
 

@@ -16,24 +16,24 @@ use super::{Tables, length};
 pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) -> Result<Vec<u32>> {
     let schema = tables.open(path, None)?.schema;
     let column = match column {
-        Some(column) => named(&schema, column)?,
+        Some(column) => choose_column(&schema, column)?,
         None => only_column(&schema)?,
     };
     let table = tables.open(path, Some(&column))?;
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     for batch in table.batches {
         let batch = batch?;
         let array = batch.column_by_name(&column).context("the column is missing from a part of the file")?;
-        add(&**array, &column, &mut found)?;
+        add(&**array, &column, &mut lengths)?;
     }
-    Ok(found)
+    Ok(lengths)
 }
 
-fn named(schema: &Schema, column: &str) -> Result<String> {
+fn choose_column(schema: &Schema, column: &str) -> Result<String> {
     let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     match names.contains(&column) {
         true => Ok(column.to_owned()),
-        false => bail!("the file {}", missing(column, &names)),
+        false => bail!("the file {}", describe_missing(column, &names)),
     }
 }
 
@@ -48,7 +48,7 @@ fn only_column(schema: &Schema) -> Result<String> {
 }
 
 /// A message for a column that is not there, which offers the nearest name.
-pub(super) fn missing(column: &str, names: &[&str]) -> String {
+pub(super) fn describe_missing(column: &str, names: &[&str]) -> String {
     let near = names
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(column, a).total_cmp(&strsim::jaro_winkler(column, b)));
@@ -59,15 +59,15 @@ pub(super) fn missing(column: &str, names: &[&str]) -> String {
 }
 
 /// Adds the lengths of some rows.
-fn add(array: &dyn Array, column: &str, found: &mut Vec<u32>) -> Result<()> {
-    let first = found.len();
+fn add(array: &dyn Array, column: &str, lengths: &mut Vec<u32>) -> Result<()> {
+    let first = lengths.len();
     if array.null_count() > 0 {
         let place = (0..array.len()).find(|&place| array.is_null(place)).unwrap_or(0);
         bail!("row {} of column {column:?} is null; expected a value in every row", first + place);
     }
-    let mut push = |lengths: &mut dyn Iterator<Item = i64>| -> Result<()> {
-        for (place, number) in lengths.enumerate() {
-            found.push(length(number, || format!("row {} of column {column:?}", first + place))?);
+    let mut push = |numbers: &mut dyn Iterator<Item = i64>| -> Result<()> {
+        for (place, number) in numbers.enumerate() {
+            lengths.push(length(number, || format!("row {} of column {column:?}", first + place))?);
         }
         Ok(())
     };

@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Reads a part of a table. A panic on the way is an error.
-fn guarded<T>(read: impl FnOnce() -> T) -> Result<T> {
+fn catch_panic<T>(read: impl FnOnce() -> T) -> Result<T> {
     READING.set(true);
     let done = panic::catch_unwind(AssertUnwindSafe(read));
     READING.set(false);
@@ -64,7 +64,7 @@ impl<B: Iterator<Item = Result<RecordBatch, ArrowError>>> Iterator for Guarded<B
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
         let batches = self.0.as_mut()?;
-        let batch = guarded(|| batches.next()).transpose()?.and_then(|batch| Ok(batch?));
+        let batch = catch_panic(|| batches.next()).transpose()?.and_then(|batch| Ok(batch?));
         if batch.is_err() {
             self.0 = None;
         }
@@ -88,10 +88,10 @@ impl Tables for Files {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
         let is_parquet = matches!(end.as_deref(), Some("parquet" | "pq"));
         match (is_parquet, start[..read].starts_with(PARQUET), start[..read].starts_with(ARROW)) {
-            (true, true, _) => guarded(|| parquet(file, column))?,
+            (true, true, _) => catch_panic(|| parquet(file, column))?,
             (true, false, _) => bail!("this is not a Parquet file"),
-            (false, _, true) => guarded(|| arrow_file(file, column))?,
-            (false, _, false) => guarded(|| arrow_stream(file, column))?,
+            (false, _, true) => catch_panic(|| arrow_file(file, column))?,
+            (false, _, false) => catch_panic(|| arrow_stream(file, column))?,
         }
     }
 }

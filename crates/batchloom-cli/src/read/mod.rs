@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use crate::arguments::Source;
+use crate::arguments::LengthsSource;
 use crate::progress::Progress;
 
 #[cfg(feature = "columns")]
@@ -59,14 +59,14 @@ pub trait Tables {
 
 /// The form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum FileFormat {
     Npy,
     Columns,
     Text,
     JsonLines,
 }
 
-impl Form {
+impl FileFormat {
     /// The form that the name of a file stands for.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
@@ -88,25 +88,25 @@ impl Form {
 ///
 /// # Errors
 /// One that names the file, and the row or the line where there is one.
-pub(crate) fn lengths(source: &Source, tables: &dyn Tables) -> Result<Vec<u32>> {
+pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
     let path = &source.lengths;
     let progress = Progress::new(format!("reading {}", path.display()));
-    let form = Form::of(path)?;
-    if source.column.is_some() && matches!(form, Form::Npy | Form::Text) {
+    let form = FileFormat::of(path)?;
+    if source.column.is_some() && matches!(form, FileFormat::Npy | FileFormat::Text) {
         bail!("{} has no columns; expected no --column", path.display());
     }
-    let found = match form {
-        Form::Npy => npy::lengths(open(path)?),
-        Form::Columns => columns::lengths(tables, path, source.column.as_deref()),
-        Form::Text => text::lines(open(path)?, source.count),
-        Form::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
+    let lengths = match form {
+        FileFormat::Npy => npy::lengths(open(path)?),
+        FileFormat::Columns => columns::lengths(tables, path, source.column.as_deref()),
+        FileFormat::Text => text::lines(open(path)?, source.count),
+        FileFormat::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
     };
     drop(progress);
-    let found = found.with_context(|| path.display().to_string())?;
-    if found.is_empty() {
+    let lengths = lengths.with_context(|| path.display().to_string())?;
+    if lengths.is_empty() {
         bail!("{}: there are no lengths; expected at least one", path.display());
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>> {

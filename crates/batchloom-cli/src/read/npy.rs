@@ -13,7 +13,7 @@ use super::length;
 const LONGEST_HEADER: u32 = 1 << 16;
 
 /// Opens an array. A header that is longer than any is refused before there is memory for it.
-fn opened(mut file: impl Read) -> Result<NpyFile<impl Read>> {
+fn open_array(mut file: impl Read) -> Result<NpyFile<impl Read>> {
     let mut start = Vec::new();
     file.by_ref().take(12).read_to_end(&mut start)?;
     if let Some(([_, _, _, _, _, _, (2..), _], length)) = start.split_first_chunk::<8>()
@@ -29,7 +29,7 @@ fn opened(mut file: impl Read) -> Result<NpyFile<impl Read>> {
 
 /// Reads integers of any size.
 pub(super) fn lengths(file: impl Read) -> Result<Vec<u32>> {
-    let array = opened(file)?;
+    let array = open_array(file)?;
     if array.shape().len() != 1 {
         bail!("the array has shape {:?}; expected one dimension", array.shape());
     }
@@ -52,12 +52,12 @@ fn numbers<T>(array: NpyFile<impl Read>) -> Result<Vec<u32>>
 where
     T: Deserialize + TryInto<u32> + Copy + std::fmt::Display,
 {
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     for (place, number) in array.data::<T>()?.enumerate() {
         let number = number.with_context(|| format!("the file ends at element {place}"))?;
-        found.push(length(number, || format!("element {place}"))?);
+        lengths.push(length(number, || format!("element {place}"))?);
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 /// Writes lengths as uint32.
@@ -71,7 +71,7 @@ pub(crate) fn write_npy(path: &Path, lengths: &[u32]) -> Result<()> {
 
 /// The type and the shape of an array.
 pub(crate) fn npy_array(path: &Path) -> Result<(String, Vec<u64>)> {
-    let array = opened(File::open(path)?)?;
+    let array = open_array(File::open(path)?)?;
     let kind = match array.dtype() {
         DType::Plain(kind) => kind.to_string(),
         _ => "several fields".to_owned(),

@@ -10,7 +10,7 @@ use crate::arguments::Count;
 
 /// Reads lines of text. Empty lines at the end are no samples, if lines are numbers.
 pub(super) fn lines(file: impl BufRead, count: Count) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     let mut blank = None;
     for (place, line) in (1_u64..).zip(file.lines()) {
         let line = line.with_context(|| format!("line {place}"))?;
@@ -24,12 +24,12 @@ pub(super) fn lines(file: impl BufRead, count: Count) -> Result<Vec<u32>> {
                 if let Some(place) = blank {
                     bail!("line {place} is empty; expected a number");
                 }
-                found.push(number(line, place)?);
+                lengths.push(number(line, place)?);
             }
-            count => found.push(length(counted(line, count), || format!("line {place}"))?),
+            count => lengths.push(length(count_units(line, count), || format!("line {place}"))?),
         }
     }
-    Ok(found)
+    Ok(lengths)
 }
 
 fn number(line: &str, place: u64) -> Result<u32> {
@@ -43,7 +43,7 @@ fn number(line: &str, place: u64) -> Result<u32> {
     length(number, || format!("line {place}"))
 }
 
-fn counted(text: &str, count: Count) -> usize {
+fn count_units(text: &str, count: Count) -> usize {
     match count {
         Count::Words => text.split_whitespace().count(),
         Count::Numbers | Count::Characters => text.chars().count(),
@@ -52,7 +52,7 @@ fn counted(text: &str, count: Count) -> usize {
 
 /// Reads lines of JSON: numbers, lists or texts, or objects that hold one under `column`.
 pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut lengths = Vec::new();
     for (place, line) in (1_u64..).zip(file.lines()) {
         let line = line.with_context(|| format!("line {place}"))?;
         if line.trim().is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
         let value = match (&value, column) {
             (Value::Object(fields), Some(column)) => fields.get(column).ok_or_else(|| {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
-                anyhow!("line {place} {}", super::columns::missing(column, &names))
+                anyhow!("line {place} {}", super::columns::describe_missing(column, &names))
             })?,
             (Value::Object(fields), None) => {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
@@ -75,16 +75,16 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
             (value, None) => value,
         };
         let named = || format!("line {place}");
-        found.push(match value {
+        lengths.push(match value {
             Value::Number(number) => match number.as_i128() {
                 Some(number) => length(number, named)?,
                 None => bail!("line {place} is {number}; expected a whole number"),
             },
             Value::Array(items) => length(items.len(), named)?,
-            Value::String(text) => length(counted(text, count), named)?,
+            Value::String(text) => length(count_units(text, count), named)?,
             Value::Null => bail!("line {place} is null; expected a number, a list or a text"),
             _ => bail!("line {place} is neither a number, a list nor a text"),
         });
     }
-    Ok(found)
+    Ok(lengths)
 }

@@ -145,21 +145,24 @@ impl CostModel {
     /// The errors of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time
     /// that is not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
-        let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
+        let shapes: Vec<_> =
+            measurements.iter().map(|measurement| (measurement.samples, measurement.length)).collect();
         Self::check_shapes(&shapes)?;
-        if let Some(wrong) =
-            measurements.iter().find(|found| !(found.seconds.is_finite() && found.seconds > 0.0))
-        {
-            return Err(refused((wrong.samples, wrong.length), wrong.seconds));
-        }
-        let rows = measurements
+        if let Some(wrong) = measurements
             .iter()
-            .map(|found| terms(found.samples, found.length).map(|term| term / found.seconds));
-        let (scaled, scale) = scaled(rows.collect());
+            .find(|measurement| !(measurement.seconds.is_finite() && measurement.seconds > 0.0))
+        {
+            return Err(measurement_error((wrong.samples, wrong.length), wrong.seconds));
+        }
+        let rows = measurements.iter().map(|measurement| {
+            terms(measurement.samples, measurement.length).map(|term| term / measurement.seconds)
+        });
+        let (scaled, scale) = scale_columns(rows.collect());
         let [fixed, per_token, per_pair] = non_negative(&scaled);
         let model = Self::new(fixed / scale[0], per_token / scale[1], per_pair / scale[2])?;
-        let error =
-            |found: &Measurement| (model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
+        let error = |measurement: &Measurement| {
+            (model.cost(measurement.samples, measurement.length) / measurement.seconds - 1.0).abs()
+        };
         let mut errors: Vec<f64> = measurements.iter().map(error).collect();
         let middle = median(&mut errors);
         Ok(Fit { model, error: middle, worst: errors[errors.len() - 1] })
@@ -172,13 +175,14 @@ impl CostModel {
     /// coefficients apart, or if one has no elements.
     pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
         if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
-            return Err(refused(empty, f64::NAN));
+            return Err(measurement_error(empty, f64::NAN));
         }
         let distinct: HashSet<_> = shapes.iter().collect();
         if distinct.len() < TERMS {
             return Err(BatchingCause::TooFewShapes { found: distinct.len() }.into());
         }
-        let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
+        let (rows, _) =
+            scale_columns(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
         match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
             true => Ok(()),
             false => Err(BatchingCause::AlikeShapes { shapes: shapes.to_vec() }.into()),
@@ -241,7 +245,7 @@ fn median(numbers: &mut [f64]) -> f64 {
     (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
 }
 
-fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
+fn measurement_error((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
     BatchingCause::Measurement { samples, length, seconds }.into()
 }
@@ -253,7 +257,7 @@ fn terms(samples: u64, length: u64) -> Row {
 }
 
 /// The rows with each column divided by its largest number, and these numbers.
-fn scaled(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
+fn scale_columns(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
     let scale =
         rows.iter().fold([0.0; TERMS], |most, row| [0, 1, 2].map(|column| row[column].max(most[column])));
     for row in &mut rows {
@@ -266,12 +270,13 @@ fn scaled(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
 fn non_negative(rows: &[Row]) -> Row {
     let mut best = ([0.0; TERMS], f64::INFINITY);
     for columns in CHOICES {
-        let found = Decomposition::of(rows, columns).nearest_to_ones();
-        let said =
-            rows.iter().map(|row| row.iter().zip(found).map(|(term, number)| term * number).sum::<f64>());
+        let coefficients = Decomposition::of(rows, columns).nearest_to_ones();
+        let said = rows
+            .iter()
+            .map(|row| row.iter().zip(coefficients).map(|(term, number)| term * number).sum::<f64>());
         let error: f64 = said.map(|said| (said - 1.0).powi(2)).sum();
-        if found.iter().all(|&number| number >= 0.0) && error < best.1 {
-            best = (found, error);
+        if coefficients.iter().all(|&number| number >= 0.0) && error < best.1 {
+            best = (coefficients, error);
         }
     }
     best.0
@@ -292,16 +297,16 @@ impl Decomposition {
         let columns = chosen.iter().map(|&column| rows.iter().map(|row| row[column]).collect()).collect();
         let rotation =
             (0..chosen.len()).map(|place| [0, 1, 2].map(|column| f64::from(column == place))).collect();
-        let mut found = Self { chosen: chosen.to_vec(), columns, rotation };
+        let mut decomposition = Self { chosen: chosen.to_vec(), columns, rotation };
         let pairs: Vec<_> = (0..chosen.len()).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
         for _ in 0..MOST_SWEEPS {
             let turned =
-                pairs.iter().filter(|&&(first, second)| found.make_orthogonal(first, second)).count();
+                pairs.iter().filter(|&&(first, second)| decomposition.make_orthogonal(first, second)).count();
             if turned == 0 {
                 break;
             }
         }
-        found
+        decomposition
     }
 
     /// Rotates two columns so that they are orthogonal. Returns false if they already were.
@@ -324,7 +329,7 @@ impl Decomposition {
     }
 
     /// The singular values, and the one up to which they count as 0.
-    fn singular(&self) -> (Vec<f64>, f64) {
+    fn singular_values(&self) -> (Vec<f64>, f64) {
         let values: Vec<f64> = self.columns.iter().map(|column| dot(column, column).sqrt()).collect();
         let largest = values.iter().copied().fold(0.0, f64::max);
         let rows = self.columns[0].len().max(self.columns.len());
@@ -333,21 +338,24 @@ impl Decomposition {
 
     /// The number of independent columns.
     fn rank(&self) -> usize {
-        let (values, least) = self.singular();
+        let (values, least) = self.singular_values();
         values.iter().filter(|&&value| value > least).count()
     }
 
     /// The shortest of the coefficients that bring all rows nearest to 1; coefficients of other columns are 0.
     fn nearest_to_ones(&self) -> Row {
-        let (values, least) = self.singular();
-        let mut found = [0.0; TERMS];
+        let (values, least) = self.singular_values();
+        let mut coefficients = [0.0; TERMS];
         for ((column, rotation), value) in self.columns.iter().zip(&self.rotation).zip(values) {
             if value > least {
                 let factor = column.iter().sum::<f64>() / (value * value);
-                self.chosen.iter().zip(rotation).for_each(|(&place, part)| found[place] += factor * part);
+                self.chosen
+                    .iter()
+                    .zip(rotation)
+                    .for_each(|(&place, part)| coefficients[place] += factor * part);
             }
         }
-        found
+        coefficients
     }
 }
 

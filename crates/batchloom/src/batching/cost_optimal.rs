@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use super::pool_rule::PoolRule;
-use super::sizes::padded;
+use super::sizes::round_up;
 use super::sorting::Sorting;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{
@@ -103,7 +103,7 @@ impl CostOptimal {
 
     /// The batch that begins at `start`, after batches that cost `least`.
     fn candidate(&self, cost: &Cost, start: usize, size: u32, least: f64) -> Candidate {
-        let length = padded(size, self.sorting.multiple_of);
+        let length = round_up(size, self.sorting.multiple_of);
         let fit = self.max_tokens.and_then(|tokens| tokens.checked_div(length)).unwrap_or(u64::MAX);
         let fit = fit.min(self.sorting.most_samples()).max(1);
         let reach = start.saturating_add(usize::try_from(fit).unwrap_or(usize::MAX));
@@ -115,7 +115,7 @@ impl CostOptimal {
         while let Some(back) = queue.back() {
             let first = back.from.max(new.start + 1);
             if first <= back.reach && back.cost(first) <= new.cost(first) {
-                new.from = back.overtaken(&new, first);
+                new.from = back.find_overtaking(&new, first);
                 break;
             }
             queue.pop_back();
@@ -204,7 +204,7 @@ impl Candidate {
     }
 
     /// The first end after `first` from which `later` is better. At `first` it is not.
-    fn overtaken(&self, later: &Self, first: usize) -> usize {
+    fn find_overtaking(&self, later: &Self, first: usize) -> usize {
         let behind = later.cost(first) - self.cost(first);
         let gain = self.price - later.price;
         let crossing = if gain > 0.0 { behind / gain } else { f64::INFINITY };

@@ -130,7 +130,7 @@ impl Grouping {
         let Self::Distinct(keys) = self else { return Ok(()) };
         let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
         memory::require_each(most, size_of::<u64>() + size_of::<(u32, u64)>())?;
-        let counts = counted(keys.as_slice());
+        let counts = count_by_key(keys.as_slice());
         let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
         frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));
         let (full, rest) = (kept / batch_size, kept % batch_size);
@@ -151,7 +151,7 @@ impl Grouping {
 }
 
 /// The number of samples of each key, from 0 on.
-fn counted(keys: &[u32]) -> Vec<u64> {
+fn count_by_key(keys: &[u32]) -> Vec<u64> {
     let mut counts = vec![0; keys.iter().max().map_or(0, |&most| to_index(most) + 1)];
     keys.iter().for_each(|&key| counts[to_index(key)] += 1);
     counts
@@ -160,7 +160,7 @@ fn counted(keys: &[u32]) -> Vec<u64> {
 /// The places of each key, in their order, and their ends; keys in ascending order.
 fn by_key(keys: &Keys, samples: &[u64]) -> (Vec<u32>, Vec<usize>) {
     let keys: Vec<u32> = samples.iter().map(|&sample| keys.of(sample)).collect();
-    let mut ends: Vec<usize> = counted(&keys)
+    let mut ends: Vec<usize> = count_by_key(&keys)
         .iter()
         .scan(0, |end, &count| {
             *end += usize::try_from(count).unwrap_or(usize::MAX);
@@ -187,7 +187,7 @@ fn groups<'a>(places: &'a [u32], ends: &'a [usize]) -> impl Iterator<Item = &'a 
 
 /// Batches of one key each. The rule cuts the batches of a key from separate pools.
 fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
-    let mut found = PoolBatches::default();
+    let mut pool_batches = PoolBatches::default();
     let (places, ends) = by_key(keys, grouped.samples);
     for mut places in groups(&places, &ends) {
         if let (true, Some(batch_size)) = (grouped.drop_last, rule.batch_size()) {
@@ -208,10 +208,10 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             });
             let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
             let together = grouped.shuffled.then_some(places.len() as u64);
-            found.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together }), pool);
+            pool_batches.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together }), pool);
         }
     }
-    found
+    pool_batches
 }
 
 /// Batches of different keys: samples of the most frequent key are placed first, each into the batch with most room.
@@ -235,11 +235,11 @@ fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches 
         }
         open.extend(filled.drain(..).filter(|&(room, _)| room > 0));
     }
-    let mut found = PoolBatches::default();
+    let mut pool_batches = PoolBatches::default();
     for mut batch in batches {
         batch.sort_unstable();
-        found.places.extend(batch);
-        found.ends.push(to_place(found.places.len()));
+        pool_batches.places.extend(batch);
+        pool_batches.ends.push(to_place(pool_batches.places.len()));
     }
-    found
+    pool_batches
 }

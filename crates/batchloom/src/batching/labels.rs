@@ -113,7 +113,7 @@ impl SampleLabels {
     ) -> Result<Self> {
         let Labels::Counted(counts) = &labels else { return Ok(Self { labels, first: None }) };
         let sizes = sizes.map_or(&[][..], Sizes::as_slice);
-        let found = counts.as_slice().len() as u64;
+        let numbers = counts.as_slice().len() as u64;
         let (first, expected) = match counts.piece() {
             None => {
                 check_whole(sizes, rule, most)?;
@@ -128,18 +128,18 @@ impl SampleLabels {
                 });
                 (Some(starts.collect()), pieces_before)
             }
-            Some(found) => {
+            Some(piece) => {
                 return Err(BatchingCause::LabelCountsPiece {
-                    found,
+                    found: piece,
                     limit: rule.limit(),
                     rule: rule.name(),
                 }
                 .into());
             }
         };
-        match found == expected {
+        match numbers == expected {
             true => Ok(Self { labels, first }),
-            false => Err(BatchingCause::LabelCountsLength { found, expected }.into()),
+            false => Err(BatchingCause::LabelCountsLength { found: numbers, expected }.into()),
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::pool::{LEAST_POOLS, MOST, whole_batches};
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, mixed, positive};
+use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, mix_places, positive};
 use crate::Result;
 
 /// Batches of `batch_size` samples of similar size.
@@ -35,7 +35,7 @@ impl LengthBuckets {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
-        Ok(Self { pool: pool.into().checked()?, ..self })
+        Ok(Self { pool: pool.into().require_positive()?, ..self })
     }
 
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
@@ -52,7 +52,7 @@ impl PoolRule for LengthBuckets {
         let sorted = Sorted::new(pool.sizes);
         let apart = |together: &u64| *together >= LEAST_POOLS * pool.sizes.len() as u64;
         let places = match pool.together.filter(|together| self.pool == Pool::Auto && !apart(together)) {
-            Some(together) => mixed(&sorted, self.batch_size, together),
+            Some(together) => mix_places(&sorted, self.batch_size, together),
             None => sorted.places,
         };
         PoolBatches {

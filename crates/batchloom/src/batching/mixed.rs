@@ -22,7 +22,7 @@ const WIDTHS: u128 = 3;
 /// The places of a pool, mixed, and the longest first in each batch. `together` samples are shuffled together, those of
 /// this pool among them: the fewer of them it holds, the more mates part by falling into other pools, and the less has
 /// to be mixed.
-pub(super) fn mixed(sorted: &Sorted, batch_size: u64, together: u64) -> Vec<u32> {
+pub(super) fn mix_places(sorted: &Sorted, batch_size: u64, together: u64) -> Vec<u32> {
     let (samples, batch_size) = (sorted.places.len(), usize::try_from(batch_size).unwrap_or(usize::MAX));
     let starts = || (0..samples).step_by(batch_size);
     let range = |start: usize| {

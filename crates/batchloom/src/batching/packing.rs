@@ -89,9 +89,10 @@ impl Packing {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
-        let found = positive("max_tokens", max_tokens)?;
-        let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens = max_tokens.ok_or(BatchingCause::BinTooLarge { found, limit: MOST_TOKENS })?;
+        let tokens = positive("max_tokens", max_tokens)?;
+        let max_tokens = u32::try_from(tokens).ok().filter(|&tokens| tokens <= MOST_TOKENS);
+        let max_tokens =
+            max_tokens.ok_or(BatchingCause::BinTooLarge { found: tokens, limit: MOST_TOKENS })?;
         let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
         Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }
@@ -122,7 +123,7 @@ impl Packing {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
-        Ok(Self { pool: pool.into().checked()?, ..self })
+        Ok(Self { pool: pool.into().require_positive()?, ..self })
     }
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
@@ -334,8 +335,7 @@ impl Room {
         for (level, words) in self.levels.iter().enumerate() {
             let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
             if word != 0 {
-                let found = bit / 64 * 64 + trailing(word);
-                return Some(self.descend(level, found));
+                return Some(self.descend(level, bit / 64 * 64 + count_trailing_zeros(word)));
             }
             bit = bit / 64 + 1;
         }
@@ -344,7 +344,7 @@ impl Room {
 
     /// The lowest amount under `bit` of `level`.
     fn descend(&self, level: usize, bit: usize) -> usize {
-        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + trailing(words[bit]))
+        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + count_trailing_zeros(words[bit]))
     }
 
     /// Takes out a bin with this much free space.
@@ -380,6 +380,6 @@ impl Room {
     }
 }
 
-fn trailing(word: u64) -> usize {
+fn count_trailing_zeros(word: u64) -> usize {
     to_index(word.trailing_zeros())
 }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::error::BatchingCause;
-use super::{Sizes, padded, positive};
+use super::{Sizes, positive, round_up};
 use crate::Result;
 use crate::named::named;
 
@@ -133,7 +133,7 @@ impl Rounding<'_> {
     /// The length of a batch, given the `size` of its longest sample in elements.
     pub(crate) fn up(self, size: u32) -> u64 {
         match self {
-            Self::Multiple(multiple_of) => padded(size, multiple_of),
+            Self::Multiple(multiple_of) => round_up(size, multiple_of),
             Self::To(pad_to) => u64::from(pad_to.length(size)),
         }
     }

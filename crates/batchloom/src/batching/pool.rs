@@ -63,7 +63,7 @@ impl FromStr for Pool {
 
 impl Pool {
     /// Refuses a pool of nothing.
-    pub(super) fn checked(self) -> Result<Self> {
+    pub(super) fn require_positive(self) -> Result<Self> {
         match self {
             Self::Of(count) => positive("pool", count).map(Self::Of),
             pool => Ok(pool),

@@ -89,7 +89,7 @@ pub(super) trait PoolRule: Any {
     }
 
     /// This rule for batches that are not padded: its budget counts real elements.
-    fn unpadded(self) -> Self
+    fn count_real_elements(self) -> Self
     where
         Self: Sized,
     {

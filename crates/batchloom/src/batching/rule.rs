@@ -61,9 +61,9 @@ macro_rules! rules {
             }
 
             /// This rule for batches that are not padded: its budget counts real elements.
-            pub(crate) fn unpadded(self) -> Self {
+            pub(crate) fn count_real_elements(self) -> Self {
                 match self {
-                    $(Self::$name(rule) => rule.unpadded().into(),)+
+                    $(Self::$name(rule) => rule.count_real_elements().into(),)+
                 }
             }
 

@@ -58,7 +58,7 @@ impl Sizes {
             .enumerate()
             .map(product)
             .collect::<std::result::Result<_, BatchingCause>>()?;
-        Ok(Self::new(sizes).extended(extents, dimensions))
+        Ok(Self::new(sizes).add_extents(extents, dimensions))
     }
 
     /// The number of samples.
@@ -130,7 +130,7 @@ impl Sizes {
         let all = Self::new(numbers.clone().map(|number| self.sizes[index(number)]).collect::<Vec<_>>());
         let Some((dimensions, _)) = &self.extents else { return Ok(all) };
         let extents: Vec<u32> = numbers.flat_map(|number| self.extents(index(number))).copied().collect();
-        Ok(all.extended(extents, *dimensions))
+        Ok(all.add_extents(extents, *dimensions))
     }
 
     /// The sizes of the samples of several datasets, one after the other.
@@ -138,17 +138,17 @@ impl Sizes {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if samples differ in more dimensions in one than in another;
     /// [`Kind::Memory`](crate::Kind::Memory).
-    pub(crate) fn joined(each: &[Self]) -> Result<Self> {
+    pub(crate) fn join(each: &[Self]) -> Result<Self> {
         let dimensions = each.first().map_or(1, Self::dimensions);
         if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {
-            let (found, expected) = (each[place].dimensions(), dimensions);
-            return Err(BatchingCause::JoinedDimensions { dataset: place, found, expected }.into());
+            let (others, expected) = (each[place].dimensions(), dimensions);
+            return Err(BatchingCause::JoinedDimensions { dataset: place, found: others, expected }.into());
         }
         let samples = each.iter().map(|sizes| sizes.sizes.len()).fold(0, usize::saturating_add);
         memory::require_each(samples, each.first().map_or(0, Self::sample_bytes))?;
         let all = Self::new(each.iter().flat_map(|sizes| sizes.as_slice()).copied().collect::<Vec<_>>());
         let extents = || each.iter().flat_map(Self::to_extents).collect();
-        Ok(if dimensions == 1 { all } else { all.extended(extents(), dimensions) })
+        Ok(if dimensions == 1 { all } else { all.add_extents(extents(), dimensions) })
     }
 
     /// The most bytes that a sample takes while a list of sizes grows and until it is shared.
@@ -158,7 +158,7 @@ impl Sizes {
     }
 
     /// The same sizes, of samples with these extents.
-    fn extended(mut self, extents: Vec<u32>, dimensions: usize) -> Self {
+    fn add_extents(mut self, extents: Vec<u32>, dimensions: usize) -> Self {
         self.digest ^= xxh3_128(bytemuck::cast_slice(&extents)).rotate_left(64);
         self.extents = Some((dimensions, extents.into()));
         self
@@ -194,17 +194,17 @@ impl Union {
 
     /// The number of elements of one padded sample, each extent rounded up to a multiple.
     pub(crate) fn elements(&self, multiple_of: u32) -> u64 {
-        self.0.iter().fold(1, |product: u64, &extent| product.saturating_mul(padded(extent, multiple_of)))
+        self.0.iter().fold(1, |product: u64, &extent| product.saturating_mul(round_up(extent, multiple_of)))
     }
 
     /// A number that identifies the shape of padded samples.
     pub(crate) fn name(&self, multiple_of: u32) -> u64 {
-        let lengths: Vec<u64> = self.0.iter().map(|&extent| padded(extent, multiple_of)).collect();
+        let lengths: Vec<u64> = self.0.iter().map(|&extent| round_up(extent, multiple_of)).collect();
         xxh3_64(bytemuck::cast_slice(&lengths))
     }
 }
 
 /// `size` rounded up to a multiple.
-pub(crate) fn padded(size: u32, multiple_of: u32) -> u64 {
+pub(crate) fn round_up(size: u32, multiple_of: u32) -> u64 {
     u64::from(size).next_multiple_of(u64::from(multiple_of))
 }

@@ -15,8 +15,8 @@ impl Sorted {
     pub(super) fn new(sizes: &[u32]) -> Self {
         let most = sizes.iter().copied().max().unwrap_or(0);
         match to_index(most) <= sizes.len().saturating_mul(2) {
-            true => Self::counted(sizes, to_index(most)),
-            false => Self::compared(sizes),
+            true => Self::sort_by_counting(sizes, to_index(most)),
+            false => Self::sort_by_comparing(sizes),
         }
     }
 
@@ -28,7 +28,7 @@ impl Sorted {
         Self { places, sizes }
     }
 
-    fn counted(sizes: &[u32], most: usize) -> Self {
+    fn sort_by_counting(sizes: &[u32], most: usize) -> Self {
         // starts[s] is the place for the next sample of size `most - s`.
         let mut starts = vec![0_usize; most + 2];
         sizes.iter().for_each(|&size| starts[most - to_index(size) + 1] += 1);
@@ -46,7 +46,7 @@ impl Sorted {
         Self { places, sizes: sorted }
     }
 
-    fn compared(sizes: &[u32]) -> Self {
+    fn sort_by_comparing(sizes: &[u32]) -> Self {
         // Numbers in this form sort by descending size, then by ascending place.
         let key = |(place, &size): (u32, &u32)| u64::from(!size) << 32 | u64::from(place);
         let mut keys: Vec<u64> = (0..).zip(sizes).map(key).collect();

@@ -64,7 +64,7 @@ impl Sorting {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0.
     pub(super) fn pool(self, pool: Pool) -> Result<Self> {
-        Ok(Self { pool: pool.checked()?, ..self })
+        Ok(Self { pool: pool.require_positive()?, ..self })
     }
 
     /// The largest number of samples in a batch.

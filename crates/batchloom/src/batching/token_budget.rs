@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::pool_rule::PoolRule;
-use super::sizes::{PoolSizes, Union, padded};
+use super::sizes::{PoolSizes, Union, round_up};
 use super::sorting::Sorting;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
@@ -111,7 +111,7 @@ impl TokenBudget {
         let multiple_of = if self.count == Count::Real { 1 } else { self.sorting.multiple_of };
         let elements = extents
             .iter()
-            .try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
+            .try_fold(1_u64, |product, &extent| product.checked_mul(round_up(extent, multiple_of)));
         elements.is_some_and(|elements| elements <= self.max_tokens)
     }
 
@@ -121,7 +121,7 @@ impl TokenBudget {
         let (mut ends, mut start) = (Vec::new(), 0);
         while let Some(&longest) = sizes.get(start) {
             let fit =
-                self.max_tokens.checked_div(padded(longest, self.sorting.multiple_of)).unwrap_or(u64::MAX);
+                self.max_tokens.checked_div(round_up(longest, self.sorting.multiple_of)).unwrap_or(u64::MAX);
             let fit = usize::try_from(fit.min(self.sorting.most_samples())).unwrap_or(usize::MAX).max(1);
             let candidates = &sizes[start..start.saturating_add(fit).min(sizes.len())];
             start += match self.max_length_spread {
@@ -226,7 +226,7 @@ impl PoolRule for TokenBudget {
         (0..sizes.as_slice().len()).find(|&sample| !self.fits(sizes.extents(sample)))
     }
 
-    fn unpadded(self) -> Self {
+    fn count_real_elements(self) -> Self {
         self.count(Count::Real)
     }
 

@@ -116,7 +116,7 @@ impl Cast {
                 let byte =
                     refused.place * self.conversion.from.size() + self.inner.start(members, range.start);
                 let member = range.clone().find(|&member| self.inner.start(members, member + 1) > byte);
-                self.refused(members, member, refused)
+                self.conversion_error(members, member, refused)
             });
         };
         let (from, to) = (self.conversion.from.size(), self.conversion.to.size());
@@ -132,17 +132,17 @@ impl Cast {
                 repeat(&self.pad_value, &mut target[end * to..data.start * to]);
                 let (source, part) =
                     (&source[data.start * from..data.end * from], data.start * to..data.end * to);
-                let found = self.conversion.convert(source, &mut target[part], data.start, stretch);
-                converted = converted.clone().and(found);
+                let outcome = self.conversion.convert(source, &mut target[part], data.start, stretch);
+                converted = converted.clone().and(outcome);
                 end = data.end;
             });
             repeat(&self.pad_value, &mut target[end * to..]);
-            converted.map_err(|refused| self.refused(members, Some(member), refused))?;
+            converted.map_err(|refused| self.conversion_error(members, Some(member), refused))?;
         }
         Ok(())
     }
 
-    fn refused(
+    fn conversion_error(
         &self,
         members: &Members,
         member: Option<usize>,

@@ -154,7 +154,7 @@ impl Conversion {
     pub(crate) fn new(from: DType, to: DType, affine: Option<Affine>) -> Option<Self> {
         let kernel = match affine {
             None => Kernel::Plain(plain(from, to)?),
-            Some(affine) => Kernel::Affine(scaled(from, to)?, affine),
+            Some(affine) => Kernel::Affine(scaling_loop(from, to)?, affine),
         };
         Some(Self { from, to, kernel })
     }
@@ -187,7 +187,7 @@ impl Conversion {
             let end = elements.min(done + most.min(RUN));
             let (source, target) = (&source[done * from..end * from], &mut target[done * to..end * to]);
             if !self.run(source, target, phase) {
-                return Err(self.refused(source, target, first + done, stretch, done));
+                return Err(self.find_refused(source, target, first + done, stretch, done));
             }
             done = end;
         }
@@ -196,10 +196,10 @@ impl Conversion {
 
     /// Returns true if `source`, an element, becomes `target` wherever in a sample it lies.
     pub(crate) fn makes(&self, source: &[u8], target: &[u8]) -> bool {
-        let mut found = vec![0; target.len()];
+        let mut converted = vec![0; target.len()];
         matches!(self.kernel, Kernel::Plain(_))
-            && self.convert(source, &mut found, 0, 1).is_ok()
-            && found == target
+            && self.convert(source, &mut converted, 0, 1).is_ok()
+            && converted == target
     }
 
     /// Returns true if the types alone prove that every value is held, given the numbers that they are scaled by.
@@ -237,7 +237,7 @@ impl Conversion {
 
     /// The first element that is refused, of some that hold one; `first` numbers the first of them in its sample,
     /// `done` in the whole.
-    fn refused(
+    fn find_refused(
         &self,
         source: &[u8],
         target: &mut [u8],
@@ -262,7 +262,7 @@ trait Stored: Copy {
     type Bytes: bytemuck::Pod;
     type Wide: Copy;
 
-    fn wide(bytes: Self::Bytes) -> Self::Wide;
+    fn widen(bytes: Self::Bytes) -> Self::Wide;
 
     fn bytes(self) -> Self::Bytes;
 }
@@ -293,7 +293,7 @@ impl Stored for Truth {
     type Bytes = [u8; 1];
     type Wide = i32;
 
-    fn wide(bytes: [u8; 1]) -> i32 {
+    fn widen(bytes: [u8; 1]) -> i32 {
         i32::from(bytes[0] != 0)
     }
 
@@ -308,7 +308,7 @@ macro_rules! stored {
             type Bytes = [u8; $bytes];
             type Wide = $wide;
 
-            fn wide(bytes: [u8; $bytes]) -> $wide {
+            fn widen(bytes: [u8; $bytes]) -> $wide {
                 <$wide>::from(<$type>::from_ne_bytes(bytes))
             }
 
@@ -448,7 +448,7 @@ fn cast<S: Stored, T: Narrow<S::Wide>>(source: &[u8], target: &mut [u8]) -> bool
     let target: &mut [T::Bytes] = bytemuck::cast_slice_mut(target);
     let mut held = true;
     for (slot, &bytes) in target.iter_mut().zip(source) {
-        let (value, holds) = T::narrow(S::wide(bytes));
+        let (value, holds) = T::narrow(S::widen(bytes));
         held &= holds;
         *slot = value.bytes();
     }
@@ -486,7 +486,7 @@ where
     let (means, stds) = (&tile.means[start..], &tile.stds[start..]);
     let mut held = true;
     for (((slot, &bytes), &mean), &std) in target.iter_mut().zip(source).zip(means).zip(stds) {
-        let (number, holds) = T::Real::narrow(S::wide(bytes));
+        let (number, holds) = T::Real::narrow(S::widen(bytes));
         let (scaled, stays) = number.affine(tile.scale, mean, std);
         let (value, fits) = T::narrow(scaled);
         held &= holds & stays & fits;
@@ -522,7 +522,7 @@ fn plain(from: DType, to: DType) -> Option<Plain> {
 }
 
 /// The loop that converts from one type to a floating one, and scales.
-fn scaled(from: DType, to: DType) -> Option<Scaled> {
+fn scaling_loop(from: DType, to: DType) -> Option<Scaled> {
     with_type!(from, Source => with_type!(float to, Target => Some(scale::<Source, Target>)))
 }
 
@@ -531,16 +531,16 @@ fn extremes(dtype: DType) -> Vec<Vec<u8>> {
     if dtype == DType::Bool {
         return vec![vec![0], vec![1]];
     }
-    let found: Option<Vec<Vec<u8>>> = with_type!(dtype, Type => Some(
+    let bounds: Option<Vec<Vec<u8>>> = with_type!(dtype, Type => Some(
         [Type::MIN, Type::MAX].iter().map(|&value| bytemuck::bytes_of(&value.bytes()).to_vec()).collect()
     ); U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64, F16: f16, BF16: bf16, F32: f32, F64: f64);
-    found.unwrap_or_default()
+    bounds.unwrap_or_default()
 }
 
 /// The value of one element, in words.
 fn text(dtype: DType, element: &[u8]) -> String {
-    let found: Option<String> = with_type!(dtype, Type => {
-        bytemuck::try_from_bytes(element).ok().map(|&bytes| format!("{:?}", Type::wide(bytes)))
+    let words: Option<String> = with_type!(dtype, Type => {
+        bytemuck::try_from_bytes(element).ok().map(|&bytes| format!("{:?}", Type::widen(bytes)))
     });
-    found.unwrap_or_default()
+    words.unwrap_or_default()
 }

@@ -151,7 +151,7 @@ impl FieldOptions {
         }
         let has = |extent: Option<&Option<usize>>| extent.copied().flatten() == Some(count);
         let (first, last) = (has(sample.first()), has(sample.last()));
-        let found = match self.channels {
+        let channels = match self.channels {
             Some(Channels::First) => first.then_some(Channels::First),
             Some(Channels::Last) => last.then_some(Channels::Last),
             None if first && last && sample.len() > 1 => {
@@ -161,7 +161,7 @@ impl FieldOptions {
             None if last => Some(Channels::Last),
             None => first.then_some(Channels::First),
         };
-        found.ok_or_else(|| {
+        channels.ok_or_else(|| {
             let (field, extents) = (name.to_owned(), extents(sample));
             CollateCause::ChannelCount { field, count, extents }.into()
         })

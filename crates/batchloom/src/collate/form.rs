@@ -37,7 +37,7 @@ pub(crate) trait Form: Debug + Send + Sync {
 
     /// The shape of a sample, `None` for each dimension in which samples may differ.
     fn sample(&self) -> Vec<Option<usize>> {
-        let mut shape: Vec<_> = self.shape(&Members::uniform(1, 0)).into_iter().map(Some).collect();
+        let mut shape: Vec<_> = self.shape(&Members::of_count(1, 0)).into_iter().map(Some).collect();
         match self.is_concatenated() {
             true => shape[0] = None,
             false => drop(shape.remove(0)),
@@ -70,9 +70,9 @@ pub(crate) trait Form: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(taken.chunks(slots.batch.max(1))) {
-            let members = Members::listed(wanted, slots.fillers);
+            let members = Members::of_samples(wanted, slots.fillers);
             let end = self.start(&members, members.count);
             self.fill(&members, 0..members.count, &mut batch[..end])?;
         }
@@ -93,7 +93,7 @@ pub(crate) trait Padding {
 
 /// The places for the rows of consecutive batches: batch `k` starts at `k * stride` and holds `batch` rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
+pub(crate) struct RowSlots {
     /// The number of rows in a batch.
     pub(crate) batch: usize,
     /// The number of bytes from one batch to the next.

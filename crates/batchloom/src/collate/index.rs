@@ -11,9 +11,9 @@ pub(crate) const FILLER: i64 = -1;
 
 /// The sample numbers, -1 where a place only fills up: `[samples]`, int64.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Index;
+pub(crate) struct SampleIndex;
 
-impl Form for Index {
+impl Form for SampleIndex {
     fn dtype(&self) -> DType {
         DType::I64
     }

@@ -80,10 +80,10 @@ impl Members {
     }
 
     /// The members of a batch that holds one of these, as long as it is.
-    pub(super) fn only(&self, member: usize) -> Self {
+    pub(super) fn keep_only(&self, member: usize) -> Self {
         let one = self.part(member..member + 1);
         let union = one.extents.iter().map(|&extent| number(extent)).collect();
-        Self { union, own: self.own.iter().map(|own| own.only(member)).collect(), ..one }
+        Self { union, own: self.own.iter().map(|own| own.keep_only(member)).collect(), ..one }
     }
 
     /// The members of a batch that holds some of these, padded as these are.
@@ -112,7 +112,7 @@ impl Members {
     }
 
     /// The rows of values that some members take, if these do not lie one after the other.
-    pub(super) fn scattered(&self, sequences: &Sequences, range: Range<usize>) -> Option<Vec<u64>> {
+    pub(super) fn find_scattered_rows(&self, sequences: &Sequences, range: Range<usize>) -> Option<Vec<u64>> {
         let order = sequences.order();
         if order.is_none() && self.picks.is_empty() {
             return None;
@@ -133,7 +133,7 @@ impl Members {
     }
 
     /// The members of a batch whose samples do not differ in size.
-    pub(crate) fn listed(taken: Taken<'_>, fillers: usize) -> Self {
+    pub(crate) fn of_samples(taken: Taken<'_>, fillers: usize) -> Self {
         let Taken { samples, rows, sources } = taken;
         let rows = if rows == samples { Vec::new() } else { rows.to_vec() };
         let (samples, sources) = (samples.to_vec(), sources.to_vec());
@@ -159,7 +159,7 @@ impl Members {
     }
 
     /// The members of a batch whose samples do not differ in size.
-    pub(crate) fn uniform(count: usize, fillers: usize) -> Self {
+    pub(crate) fn of_count(count: usize, fillers: usize) -> Self {
         Self { count, fillers, ..Self::default() }
     }
 
@@ -179,7 +179,7 @@ impl Members {
     }
 
     /// The same members, with the samples in `banned` banned. It is in ascending order.
-    pub(crate) fn banning(self, banned: &[u64]) -> Self {
+    pub(crate) fn ban(self, banned: &[u64]) -> Self {
         let is_banned = |sample: &u64| banned.binary_search(sample).is_ok();
         match self.samples.iter().any(is_banned) {
             true => Self { banned: self.samples.iter().map(is_banned).collect(), ..self },
@@ -229,7 +229,7 @@ impl Members {
     }
 
     /// Some members with samples of one size.
-    pub(super) fn taken(&self, range: Range<usize>) -> Taken<'_> {
+    pub(super) fn take(&self, range: Range<usize>) -> Taken<'_> {
         let sources = self.sources.get(range.clone()).unwrap_or_default();
         Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources }
     }

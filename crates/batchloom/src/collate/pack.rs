@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::index::write;
 use super::prefetch::prefetch_rows;
 use super::stack::{copy_rows, stack};
-use super::{Form, Members, Slots};
+use super::{Form, Members, RowSlots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
@@ -43,8 +43,8 @@ impl Form for Pack {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let (rows, source) = (self.0.rows(), self.0.values().bytes());
-        if let Some(scattered) = members.scattered(&self.0, range.clone()) {
-            let slots = Slots { batch: scattered.len(), stride: target.len(), fillers: 0 };
+        if let Some(scattered) = members.find_scattered_rows(&self.0, range.clone()) {
+            let slots = RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0 };
             stack(source, rows, &scattered, target, slots);
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::{copy_rows, stack};
-use super::{Form, Members, Padding, Slots};
+use super::{Form, Members, Padding, RowSlots};
 use crate::named::named;
 use crate::tensor::Sequences;
 use crate::{DType, Result};
@@ -48,7 +48,7 @@ impl Form for Pad {
 
     fn shape(&self, members: &Members) -> Vec<usize> {
         let mut shape = self.sequences.values().shape().to_vec();
-        shape.splice(..1, self.leading(members));
+        shape.splice(..1, self.leading_extents(members));
         [&[members.count], shape.as_slice()].concat()
     }
 
@@ -66,7 +66,7 @@ impl Form for Pad {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let leading = self.leading(members);
+        let leading = self.leading_extents(members);
         let row = self.sequences.rows().bytes();
         let slot = row * leading.iter().product::<usize>();
         if slot == 0 {
@@ -88,7 +88,7 @@ impl Form for Pad {
 
 impl Padding for Pad {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
-        let leading = self.leading(members);
+        let leading = self.leading_extents(members);
         let mut taken = leading.clone();
         for (&dimension, &extent) in self.sequences.varying().iter().zip(members.extents(member)) {
             taken[dimension] = number(extent);
@@ -125,7 +125,7 @@ fn lines(
 
 impl Pad {
     /// The extents of a slot in the leading dimensions. If samples differ in one, the union has it.
-    fn leading(&self, members: &Members) -> Vec<usize> {
+    fn leading_extents(&self, members: &Members) -> Vec<usize> {
         let same = self.sequences.frame().into_iter().map(|extent| extent.map_or(0, number));
         let mut extents: Vec<usize> = same.collect();
         for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
@@ -154,9 +154,9 @@ impl Pad {
             }
         };
         let source = self.sequences.values().bytes();
-        match members.scattered(&self.sequences, member..member + 1) {
+        match members.find_scattered_rows(&self.sequences, member..member + 1) {
             Some(scattered) => {
-                let slots = Slots { batch: scattered.len(), stride: data.len(), fillers: 0 };
+                let slots = RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0 };
                 stack(source, rows, &scattered, data, slots);
             }
             None => copy_rows(source, rows, first, length, data),
@@ -177,13 +177,13 @@ impl Pad {
         if let [dimension] = self.sequences.varying() {
             skipped[*dimension] = members.start(member);
         }
-        let copy = Part { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
+        let copy = PartCopy { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
         copy.fill(0, self.sequences.start(sample), slot);
     }
 }
 
 /// A part of a sample that goes into a part of a slot, dimension by dimension.
-struct Part<'a> {
+struct PartCopy<'a> {
     pad: &'a Pad,
     stored: &'a [usize],
     skipped: &'a [usize],
@@ -191,7 +191,7 @@ struct Part<'a> {
     slot: &'a [usize],
 }
 
-impl Part<'_> {
+impl PartCopy<'_> {
     /// Copies the values along `dimension` and those after it, from row `start` of the values on.
     fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
         let rows = self.pad.sequences.rows();

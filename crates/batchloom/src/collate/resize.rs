@@ -96,12 +96,12 @@ impl Resize {
     }
 
     /// The error for an array, named in words, that is no image.
-    pub(super) fn no_image(&self, name: String, found: DType, shape: &[usize]) -> crate::Error {
+    pub(super) fn no_image(&self, name: String, dtype: DType, shape: &[usize]) -> crate::Error {
         let expected = match self.channels {
             Channels::First => "[channels, height, width]",
             Channels::Last => "[height, width, channels]",
         };
-        ReadError::Image { name, found, shape: shape.to_vec(), expected }.into()
+        ReadError::Image { name, found: dtype, shape: shape.to_vec(), expected }.into()
     }
 
     /// The extents of an image of this type and shape, or `None` if they are no image.

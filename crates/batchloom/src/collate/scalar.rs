@@ -40,9 +40,9 @@ impl Scalar {
                 );
             }
             Value::Bool(value) => (dtype == DType::Bool).then(|| vec![u8::from(*value)]),
-            Value::Signed(number) => converted(DType::I64, &number.to_ne_bytes(), dtype),
-            Value::Unsigned(number) => converted(DType::U64, &number.to_ne_bytes(), dtype),
-            Value::Float(number) => converted(DType::F64, &number.to_ne_bytes(), dtype),
+            Value::Signed(number) => convert_number(DType::I64, &number.to_ne_bytes(), dtype),
+            Value::Unsigned(number) => convert_number(DType::U64, &number.to_ne_bytes(), dtype),
+            Value::Float(number) => convert_number(DType::F64, &number.to_ne_bytes(), dtype),
         };
         number.ok_or_else(|| {
             CollateCause::PadNumber { field: field.to_owned(), value: self.to_string(), dtype }.into()
@@ -63,7 +63,7 @@ impl std::fmt::Display for Scalar {
 }
 
 /// A number as another type, or `None` if that does not hold it. A truth value is no number.
-fn converted(from: DType, number: &[u8], to: DType) -> Option<Vec<u8>> {
+fn convert_number(from: DType, number: &[u8], to: DType) -> Option<Vec<u8>> {
     let mut element = vec![0; to.size()];
     let conversion = Conversion::new(from, to, None).filter(|_| to != DType::Bool)?;
     conversion.convert(number, &mut element, 0, 1).ok()?;

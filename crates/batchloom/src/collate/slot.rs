@@ -12,7 +12,7 @@ use super::function_slot::{FunctionSlot, SlotMut};
 use super::pad::{PadSide, repeat};
 use super::resize::Resize;
 use crate::error::ReadError;
-use crate::tensor::moved;
+use crate::tensor::step_from;
 use crate::{DType, Result, Tensor};
 
 /// The way from a sample to its slot in a batch.
@@ -62,7 +62,7 @@ pub struct Crop {
 
 impl Crop {
     /// The extents of a sample in the dimensions that stay as they are.
-    fn further<'a>(&self, sample: &'a [usize]) -> &'a [usize] {
+    fn further_extents<'a>(&self, sample: &'a [usize]) -> &'a [usize] {
         sample.get(self.shape.len()..).unwrap_or(&[])
     }
 }
@@ -158,7 +158,9 @@ impl Slot {
             Self::Same => one == other,
             Self::Function(FunctionSlot { shape: Some(_), .. }) => true,
             Self::Pad(_) | Self::Function(_) => one.len() == other.len(),
-            Self::Crop(crop) => one.len() == other.len() && crop.further(one) == crop.further(other),
+            Self::Crop(crop) => {
+                one.len() == other.len() && crop.further_extents(one) == crop.further_extents(other)
+            }
             Self::Resize(resize) => one.len() == other.len() && resize.same_channels(one, other),
         }
     }
@@ -178,23 +180,25 @@ impl Slot {
         match self {
             Self::Same => Ok(first),
             Self::Function(FunctionSlot { shape: Some(shape), .. }) => Ok(shape.clone()),
-            Self::Function(_) => Ok(largest(first, shapes)),
+            Self::Function(_) => Ok(largest_extents(first, shapes)),
             Self::Pad(pad) => {
-                let mut most = largest(first, shapes);
+                let mut most = largest_extents(first, shapes);
                 let grains = most.iter_mut().zip(&pad.multiple_of);
                 grains.for_each(|(most, &grain)| *most = most.next_multiple_of(grain.max(1)));
                 if let (Some(first), Some(longest)) = (most.first_mut(), pad.to.iter().max()) {
                     let length = pad.to.iter().filter(|&length| length >= first).min();
-                    let (found, expected) = (*first, *longest);
-                    let too_long = || ReadError::TooLong { field: field.to_owned(), found, expected };
+                    let (extent, expected) = (*first, *longest);
+                    let too_long = || ReadError::TooLong { field: field.to_owned(), found: extent, expected };
                     *first = *length.ok_or_else(too_long)?;
                 }
                 Ok(most)
             }
             Self::Crop(crop) => {
-                let (found, expected) = (first.len(), crop.shape.len());
-                if found < expected {
-                    return Err(ReadError::SlotRank { field: field.to_owned(), found, expected }.into());
+                let (dimensions, expected) = (first.len(), crop.shape.len());
+                if dimensions < expected {
+                    return Err(
+                        ReadError::SlotRank { field: field.to_owned(), found: dimensions, expected }.into()
+                    );
                 }
                 Ok([&crop.shape[..], &first[expected..]].concat())
             }
@@ -266,7 +270,7 @@ impl Slot {
 }
 
 /// The largest extent of several shapes in each dimension.
-fn largest<'a>(mut most: Vec<usize>, shapes: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
+fn largest_extents<'a>(mut most: Vec<usize>, shapes: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
     for shape in shapes {
         most.iter_mut().zip(shape).for_each(|(most, &extent)| *most = extent.max(*most));
     }
@@ -443,11 +447,11 @@ impl BoxCopy<'_> {
         let part = self.shape[dimension + 1..].iter().product::<usize>() * self.size;
         let slot = &mut slot[target.start * part..target.end * part];
         if from.is_empty() && stride == self.size.cast_signed() {
-            let start = moved(start, stride, source.start);
+            let start = step_from(start, stride, source.start);
             return slot.copy_from_slice(&self.source[start..start + slot.len()]);
         }
         for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
-            self.run(from, into, moved(start, stride, index), slot);
+            self.run(from, into, step_from(start, stride, index), slot);
         }
     }
 }

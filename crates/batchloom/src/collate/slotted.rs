@@ -67,7 +67,7 @@ impl Slotted {
 
     /// The shape of a sample.
     fn extents(&self, members: &Members, member: usize) -> Vec<usize> {
-        self.inner.shape(&members.only(member)).split_off(1)
+        self.inner.shape(&members.keep_only(member)).split_off(1)
     }
 }
 
@@ -103,7 +103,7 @@ impl Form for Slotted {
         let shape = self.try_slot(members)?;
         let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();
         for (slot, member) in target.chunks_exact_mut(bytes.max(1)).zip(range) {
-            let one = members.only(member);
+            let one = members.keep_only(member);
             let extents = self.extents(members, member);
             let dtype = self.inner.dtype();
             let too_large = || CollateCause::BatchTooLarge { samples: 1, row: usize::MAX };
@@ -144,7 +144,7 @@ impl Described {
     }
 
     /// The data of a member in a slot of shape `slot` along each dimension, and the extent of the slot.
-    fn along<'a>(
+    fn data_along<'a>(
         &'a self,
         members: &Members,
         member: usize,
@@ -159,7 +159,7 @@ impl Described {
     /// The extents of a slot along each dimension.
     fn slot(&self, members: &Members) -> Vec<usize> {
         let slot = self.field.slot(members);
-        self.along(members, 0, &slot).map(|(_, extent)| extent).collect()
+        self.data_along(members, 0, &slot).map(|(_, extent)| extent).collect()
     }
 }
 
@@ -178,7 +178,7 @@ impl Form for SlottedMask {
         let elements: usize = slot.iter().product();
         target.fill(0);
         for (member, target) in range.zip(target.chunks_exact_mut(elements.max(1))) {
-            let data: Vec<_> = self.0.along(members, member, &whole).map(|(data, _)| data).collect();
+            let data: Vec<_> = self.0.data_along(members, member, &whole).map(|(data, _)| data).collect();
             runs(&data, &slot, 0, &mut |run| target[run].fill(1));
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Form for SlottedLengths {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slot = self.0.field.slot(members);
-        let extents = |member| self.0.along(members, member, &slot).map(|(data, _)| data.len() as i64);
+        let extents = |member| self.0.data_along(members, member, &slot).map(|(data, _)| data.len() as i64);
         write(range.flat_map(extents).collect::<Vec<_>>().into_iter(), target);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `Sources`: one field with samples of several sources of data.
+//! `FieldOfSources`: one field with samples of several sources of data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::{DType, Result};
 
 /// A field for which each source makes its own samples. The forms agree in all but the data that they read.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct FieldOfSources {
     forms: Box<[Arc<dyn Form>]>,
 }
 
-impl Sources {
+impl FieldOfSources {
     /// The field that `forms` make, one for each source; at least one.
     pub(crate) fn new(forms: impl IntoIterator<Item = Arc<dyn Form>>) -> Self {
         Self { forms: forms.into_iter().collect() }
@@ -23,7 +23,7 @@ impl Sources {
     }
 }
 
-impl Form for Sources {
+impl Form for FieldOfSources {
     fn dtype(&self) -> DType {
         self.first().dtype()
     }
@@ -77,7 +77,7 @@ impl Form for Sources {
     }
 }
 
-impl Padding for Sources {
+impl Padding for FieldOfSources {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
         if let Some(padding) = self.forms[members.source(member)].padding() {
             padding.data(members, member, each);

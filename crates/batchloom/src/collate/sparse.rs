@@ -9,7 +9,7 @@ use bytemuck::Pod;
 
 use super::error::CollateCause;
 use super::prefetch::prefetch_row;
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::error::TensorCause;
 use crate::tensor::{Column, SparseRows, is_ascending};
 use crate::{DType, Result, Tensor};
@@ -36,11 +36,11 @@ impl Form for Densify {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         match (self.0.columns().as_slice::<i32>(), self.0.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.rows(columns, taken.rows, target, slots),
             (_, Some(columns)) => self.rows(columns, taken.rows, target, slots),
@@ -51,14 +51,20 @@ impl Form for Densify {
 
 impl Densify {
     /// Fills the slots of samples, batch by batch.
-    fn rows<C: Column>(&self, columns: &[C], samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+    fn rows<C: Column>(
+        &self,
+        columns: &[C],
+        samples: &[u64],
+        target: &mut [u8],
+        slots: RowSlots,
+    ) -> Result<()> {
         let size = self.dtype().size();
         let slot = self.0.width() * size;
         if slot == 0 {
             // Slots without columns have no place for entries, but their rows may have some.
             return samples.iter().try_for_each(|&sample| {
                 let row = number(sample);
-                self.0.checked(columns, row, self.0.entries(row)).map(|_| ())
+                self.0.check_columns(columns, row, self.0.entries(row)).map(|_| ())
             });
         }
         let mut ahead = samples.iter().skip(AHEAD);
@@ -83,7 +89,7 @@ impl Densify {
     /// Fills the slot of one row.
     fn row<C: Column>(&self, columns: &[C], row: usize, slot: &mut [u8]) -> Result<()> {
         let entries = self.0.entries(row);
-        let columns = self.0.checked(columns, row, entries.clone())?;
+        let columns = self.0.check_columns(columns, row, entries.clone())?;
         let values = entry_bytes(self.0.values(), entries);
         slot.fill(0);
         if !is_ascending(columns) && self.0.repeats(columns, row)? {
@@ -105,7 +111,7 @@ impl Densify {
 fn put<C: Column, const N: usize>(columns: &[C], values: &[u8], slot: &mut [u8]) {
     let slot = slot.as_chunks_mut::<N>().0;
     for (column, value) in columns.iter().zip(values.as_chunks::<N>().0) {
-        slot[number(column.unsigned())] = *value;
+        slot[number(column.to_unsigned())] = *value;
     }
 }
 
@@ -138,10 +144,10 @@ fn add<C: Column>(dtype: DType, columns: &[C], values: &[u8], slot: &mut [u8]) {
 fn add_each<C: Column, T: Pod>(columns: &[C], values: &[u8], slot: &mut [u8], sum: impl Fn(T, T) -> T) {
     let size = size_of::<T>();
     for (column, value) in columns.iter().zip(values.chunks_exact(size)) {
-        let start = number(column.unsigned()) * size;
+        let start = number(column.to_unsigned()) * size;
         let place = &mut slot[start..start + size];
-        let found = sum(bytemuck::pod_read_unaligned(place), bytemuck::pod_read_unaligned(value));
-        place.copy_from_slice(bytemuck::bytes_of(&found));
+        let total = sum(bytemuck::pod_read_unaligned(place), bytemuck::pod_read_unaligned(value));
+        place.copy_from_slice(bytemuck::bytes_of(&total));
     }
 }
 
@@ -231,7 +237,7 @@ impl EntryField {
         samples
             .iter()
             .map(|&sample| number(sample))
-            .try_for_each(|row| self.rows.checked(columns, row, self.rows.entries(row)).map(|_| ()))
+            .try_for_each(|row| self.rows.check_columns(columns, row, self.rows.entries(row)).map(|_| ()))
     }
 }
 

@@ -7,10 +7,10 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::prefetch::{Prefetch, prefetch_row};
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::buffer::copy_past_caches;
 use crate::tensor::error::TensorCause;
-use crate::tensor::{Rows, moved};
+use crate::tensor::{Rows, step_from};
 use crate::{DType, Result, Tensor};
 
 /// The row of each sample: `[samples, ..row]`.
@@ -50,11 +50,11 @@ impl Form for Stack {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         stack(&self.bytes, &self.rows, taken.rows, target, slots);
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Form for Stack {
 ///
 /// # Panics
 /// Panics if an index is not a row, or `target` does not hold the batches.
-pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
+pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let bytes = rows.bytes();
     if bytes == 0 || indices.is_empty() {
         return;
@@ -84,15 +84,15 @@ pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
             48 => narrow::<48>(source, indices, target, slots),
             64 => narrow::<64>(source, indices, target, slots),
             128 => narrow::<128>(source, indices, target, slots),
-            _ => wide(source, bytes, indices, target, slots),
+            _ => copy_long_rows(source, bytes, indices, target, slots),
         }
     } else {
-        strided(source, rows, indices, target, slots);
+        copy_strided_rows(source, rows, indices, target, slots);
     }
 }
 
 /// Copies rows of `N` bytes that lie one after the other.
-fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
+fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let rows = source.as_chunks::<N>().0;
     for index in &indices[..Prefetch::NARROW_AHEAD.min(indices.len())] {
         prefetch_row(source, row_number(*index) * N, N, N);
@@ -117,7 +117,7 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
 }
 
 /// Copies rows of any length that lie one after the other.
-fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
+fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let prefetch = Prefetch::of_rows(bytes);
     for index in &indices[..prefetch.ahead.min(indices.len())] {
         prefetch_row(source, row_number(*index) * bytes, bytes, prefetch.bytes);
@@ -135,7 +135,7 @@ fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: 
 }
 
 /// Copies rows of any layout, run by run.
-fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
+fn copy_strided_rows(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let bytes = rows.bytes();
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
@@ -174,7 +174,7 @@ fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, 
     };
     let part = target.len() / count;
     for (index, target) in target.chunks_exact_mut(part).enumerate() {
-        copy_runs(source, moved(start, *stride, index), inner, run, target);
+        copy_runs(source, step_from(start, *stride, index), inner, run, target);
     }
 }
 

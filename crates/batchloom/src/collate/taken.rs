@@ -13,7 +13,7 @@ pub(crate) struct Taken<'a> {
 
 impl<'a> Taken<'a> {
     /// Samples with their numbers as places in the data.
-    pub(crate) fn stored(samples: &'a [u64]) -> Self {
+    pub(crate) fn as_stored(samples: &'a [u64]) -> Self {
         Self { samples, rows: samples, sources: &[] }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::index::write;
 use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
-use super::{Form, Members, Slots, Taken};
+use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -31,7 +31,7 @@ pub(crate) trait Pieces: Debug + Send + Sync {
     fn separator(&self) -> i64;
 
     /// The tokens `start..start + len` of the stream as they are stored, if they are stored one after the other.
-    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>>;
+    fn find_stored(&self, start: u64, len: usize) -> Option<Range<usize>>;
 
     /// Visits the passages that make up the tokens `start..start + len` of the stream.
     fn walk(&self, start: u64, len: usize, each: impl FnMut(Passage));
@@ -119,9 +119,10 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
+        let slots =
+            RowSlots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
         let slot = self.pieces.batch_len(members) * self.dtype().size();
-        self.gather_slots(members.taken(range.clone()), target, slots, slot);
+        self.gather_slots(members.take(range.clone()), target, slots, slot);
         let ignored =
             range.clone().filter(|&member| self.field == TokenField::Labels && members.is_banned(member));
         for place in ignored.map(|member| (member - range.start) * slot) {
@@ -130,7 +131,7 @@ impl<P: Pieces> Form for Tokens<P> {
         Ok(())
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         let slot = self.pieces.batch_len(&Members::default()) * self.dtype().size();
         self.gather_slots(taken, target, slots, slot);
         Ok(())
@@ -139,7 +140,7 @@ impl<P: Pieces> Form for Tokens<P> {
 
 impl<P: Pieces> Tokens<P> {
     /// Fills slots of `slot` bytes each.
-    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots, slot: usize) {
+    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots, slot: usize) {
         let mut ahead = taken.rows.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());
@@ -197,7 +198,7 @@ impl<P: Pieces> Tokens<P> {
 
     /// Writes the tokens from `start` on.
     fn values(&self, start: u64, slot: &mut [u8]) {
-        if let Some(stored) = self.pieces.stored(start, slot.len() / self.dtype().size()) {
+        if let Some(stored) = self.pieces.find_stored(start, slot.len() / self.dtype().size()) {
             return self.copy(stored, slot);
         }
         self.passages(start, slot, |passage, part| match passage.of {
@@ -233,7 +234,7 @@ impl<P: Pieces> Tokens<P> {
 
     fn prefetch(&self, sample: u64) {
         let start = self.pieces.start(sample);
-        if let Some(stored) = self.pieces.stored(start, self.pieces.count(sample)) {
+        if let Some(stored) = self.pieces.find_stored(start, self.pieces.count(sample)) {
             let rows = self.pieces.rows();
             prefetch_rows(self.pieces.tokens().bytes(), rows, stored.start, stored.len() * rows.bytes());
         }

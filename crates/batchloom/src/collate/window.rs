@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::index::write;
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
-use super::{Form, Members, Padding, Slots, Stack, Taken};
+use super::{Form, Members, Padding, RowSlots, Stack, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -18,12 +18,12 @@ const AHEAD: usize = 2;
 /// Finds the place of each window.
 pub(crate) trait Places: Debug + Send + Sync {
     /// The place of window `window`.
-    fn place(&self, window: u64) -> Place;
+    fn place(&self, window: u64) -> WindowPlace;
 }
 
 /// The place of one window in the rows of all series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct WindowPlace {
     /// The first of its rows that exists.
     pub(crate) row: usize,
     /// The number of rows before that one, which are zeros.
@@ -90,8 +90,8 @@ impl Steps {
     }
 
     /// Visits runs of steps that exist in a window: the places of a run, and the row of the first of them.
-    fn existing(&self, window: Place, mut each: impl FnMut(Range<usize>, usize)) {
-        let Place { row, missing, end } = window;
+    fn visit_existing(&self, window: WindowPlace, mut each: impl FnMut(Range<usize>, usize)) {
+        let WindowPlace { row, missing, end } = window;
         if let Self::Range { start, len, every: 1 } = *self {
             let zeros = missing.saturating_sub(start).min(len);
             let first = row + (start + zeros).saturating_sub(missing);
@@ -151,11 +151,11 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         let slot = self.span.steps.len() * self.span.rows.bytes();
         if slot == 0 {
             return Ok(());
@@ -178,7 +178,7 @@ impl<P: Places> Padding for Window<P> {
         let Span { values, rows, steps } = &self.span;
         let row = rows.bytes() / values.dtype().size();
         let place = self.windows.place(members.rows(member..member + 1)[0]);
-        steps.existing(place, |places, _| each(places.start * row..places.end * row));
+        steps.visit_existing(place, |places, _| each(places.start * row..places.end * row));
     }
 }
 
@@ -186,7 +186,7 @@ impl<P: Places> Window<P> {
     fn copy(&self, window: u64, slot: &mut [u8]) {
         let Span { values, rows, steps } = &self.span;
         let (bytes, mut filled) = (rows.bytes(), 0);
-        steps.existing(self.windows.place(window), |places, first| {
+        steps.visit_existing(self.windows.place(window), |places, first| {
             let (before, data) = slot[filled..places.end * bytes].split_at_mut(places.start * bytes - filled);
             before.fill(0);
             copy_rows(values.bytes(), rows, first, places.len(), data);
@@ -197,7 +197,7 @@ impl<P: Places> Window<P> {
 
     fn prefetch(&self, window: u64) {
         let Span { values, rows, steps } = &self.span;
-        steps.existing(self.windows.place(window), |places, row| {
+        steps.visit_existing(self.windows.place(window), |places, row| {
             prefetch_rows(values.bytes(), rows, row, places.len() * rows.bytes());
         });
     }
@@ -221,15 +221,15 @@ impl<P: Places> Form for WindowMask<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             for (slot, &window) in batch.chunks_exact_mut(self.steps.len()).zip(wanted) {
                 slot.fill(0);
-                self.steps.existing(self.windows.place(window), |places, _| slot[places].fill(1));
+                self.steps.visit_existing(self.windows.place(window), |places, _| slot[places].fill(1));
             }
         }
         Ok(())
@@ -263,11 +263,11 @@ impl<L: Lookup> Form for WindowRow<L> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(members.taken(range), target, slots)
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.take(range), target, slots)
     }
 
-    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         let rows: Vec<u64> = taken.rows.iter().map(|&window| self.lookup.look_up(window)).collect();
         self.rows.gather(Taken { rows: &rows, ..taken }, target, slots)
     }

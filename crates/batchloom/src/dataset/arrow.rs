@@ -126,7 +126,7 @@ fn elements(array: &ArrayRef, shape: &mut Vec<usize>, field: &str) -> Result<(By
         DataType::Float16 => (memory::<Float16Type>(array), DType::F16),
         DataType::Float32 => (memory::<Float32Type>(array), DType::F32),
         DataType::Float64 => (memory::<Float64Type>(array), DType::F64),
-        DataType::Boolean => (unpacked(array.as_boolean()), DType::Bool),
+        DataType::Boolean => (unpack_bits(array.as_boolean()), DType::Bool),
         DataType::FixedSizeList(_, width) => {
             shape.push(usize::try_from(*width).unwrap_or(0));
             return elements(array.as_fixed_size_list().values(), shape, field);
@@ -138,7 +138,7 @@ fn elements(array: &ArrayRef, shape: &mut Vec<usize>, field: &str) -> Result<(By
 }
 
 /// Booleans as bytes: Arrow stores them as bits.
-fn unpacked(array: &BooleanArray) -> Bytes {
+fn unpack_bits(array: &BooleanArray) -> Bytes {
     Bytes::from(array.values().iter().map(u8::from).collect::<Vec<_>>())
 }
 

@@ -11,9 +11,8 @@ use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::Sizes;
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members,
-    PadSide, Passages, Places, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken,
-    Weight,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Members, PadSide, Passages, Places,
+    SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
@@ -197,7 +196,7 @@ impl Collation {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
-    pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
+    pub(crate) fn with_marks(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
         let mut fields: Vec<(String, Arc<dyn Form>)> =
             self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
         let marks: [(&str, Arc<dyn Form>); 2] =
@@ -235,7 +234,7 @@ impl Collation {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
-    pub(crate) fn typed(&self, options: &CollateOptions) -> Result<CollateOptions> {
+    pub(crate) fn with_typed_padding(&self, options: &CollateOptions) -> Result<CollateOptions> {
         let dtype = |(name, slot): &(String, Slot)| Ok(slot.dtype(self.forms[self.place(name)?].dtype()));
         let dtypes = options.slots.iter().map(dtype).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> = options.slots.iter().map(|(name, _)| name.clone()).collect();
@@ -247,7 +246,7 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
     /// padding value are not those of an element.
-    pub(crate) fn slotted(mut self, options: &CollateOptions) -> Result<Self> {
+    pub(crate) fn with_slots(mut self, options: &CollateOptions) -> Result<Self> {
         for (name, slot) in &options.slots {
             let place = self.place(name)?;
             let inner = Arc::clone(&self.forms[place]);
@@ -307,11 +306,11 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn conversions(&self, options: &CollateOptions) -> Result<Vec<FieldConversion>> {
-        let mut found = Vec::new();
+        let mut conversions = Vec::new();
         for (name, field) in &options.fields {
-            found.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
+            conversions.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
         }
-        Ok(found)
+        Ok(conversions)
     }
 
     /// Refuses samples with sizes that are not the lengths of all their fields.
@@ -339,7 +338,7 @@ impl Collation {
     }
 
     /// The number of fields, from the first on, that are taken from samples.
-    pub(crate) fn own(&self) -> usize {
+    pub(crate) fn own_fields(&self) -> usize {
         self.own
     }
 
@@ -370,19 +369,19 @@ impl Collation {
     /// [`Kind::Argument`](crate::Kind::Argument), with the name of the first such field.
     pub(super) fn require_same(&self, other: &Self, dataset: usize) -> Result<()> {
         if self.names != other.names {
-            let (found, expected) = (other.names.join(", "), self.names.join(", "));
-            return Err(ConcatCause::Names { dataset, found, expected }.into());
+            let (names, expected) = (other.names.join(", "), self.names.join(", "));
+            return Err(ConcatCause::Names { dataset, found: names, expected }.into());
         }
         let pairs = self.names.iter().zip(self.forms.iter().zip(&other.forms)).take(self.own);
         for (name, (form, theirs)) in pairs {
             if form.dtype() != theirs.dtype() {
-                let (field, found, expected) = (name.clone(), theirs.dtype(), form.dtype());
-                return Err(ConcatCause::Types { field, dataset, found, expected }.into());
+                let (field, dtype, expected) = (name.clone(), theirs.dtype(), form.dtype());
+                return Err(ConcatCause::Types { field, dataset, found: dtype, expected }.into());
             }
             let (shape, their_shape) = (form.sample(), theirs.sample());
             if shape != their_shape {
-                let (field, found, expected) = (name.clone(), shape_text(&their_shape), shape_text(&shape));
-                return Err(ConcatCause::Shapes { field, dataset, found, expected }.into());
+                let (field, extents, expected) = (name.clone(), shape_text(&their_shape), shape_text(&shape));
+                return Err(ConcatCause::Shapes { field, dataset, found: extents, expected }.into());
             }
         }
         let facts = |collation: &Self| {
@@ -405,15 +404,15 @@ impl Collation {
     /// # Errors
     /// The errors of collation, and [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let members = self.one(sample);
+        let members = self.members_of_one(sample);
         let fields = self.names.iter().zip(&self.forms).take(self.own);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+        fields.map(|(name, form)| Ok((name.clone(), form_one(&**form, &members)?))).collect()
     }
 
     /// The members of a batch that holds one sample of the only source, whole.
-    fn one(&self, sample: u64) -> Members {
+    fn members_of_one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
-            return Members::listed(Taken::stored(&[sample]), 0).with_entries(&self.compressed);
+            return Members::of_samples(Taken::as_stored(&[sample]), 0).with_entries(&self.compressed);
         };
         let guide = guide.first();
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
@@ -435,7 +434,7 @@ fn shape_text(shape: &[Option<usize>]) -> String {
 }
 
 /// The field of a batch of one sample, as an array without the first dimension.
-pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
+pub(super) fn form_one(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
     let too_large = || CollateCause::BatchTooLarge { samples: 1, row: usize::MAX };

@@ -8,7 +8,7 @@ use super::error::{ConcatCause, DatasetCause};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
-use crate::collate::{BySource, Form, Sources};
+use crate::collate::{BySource, FieldOfSources, Form};
 use crate::{Result, Tensor};
 
 /// The field with the number of the dataset of each sample.
@@ -47,7 +47,7 @@ impl Concatenated {
             before.push(before[before.len() - 1].saturating_add(part.len()));
         }
         let sizes: Option<Vec<Sizes>> = parts.iter().map(|part| part.sizes()).collect();
-        let sizes = sizes.map(|sizes| Sizes::joined(&sizes)).transpose()?;
+        let sizes = sizes.map(|sizes| Sizes::join(&sizes)).transpose()?;
         let joined = Self { parts, before, sizes, says_source };
         joined.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0)).map(|_| joined)
     }
@@ -87,7 +87,7 @@ impl Concatenated {
             located.push((samples, sources, places));
             index.get_or_insert(numbers);
         }
-        Ok((Located::joined(located), index.ok_or(DatasetCause::NotVariable)?, datasets))
+        Ok((Located::join(located), index.ok_or(DatasetCause::NotVariable)?, datasets))
     }
 }
 
@@ -124,17 +124,17 @@ impl Kind for Concatenated {
                 Some(forms) => forms.to_vec(),
                 None => vec![Arc::clone(&collation.forms[field])],
             };
-            Arc::new(Sources::new(each.iter().flat_map(of))) as Arc<dyn Form>
+            Arc::new(FieldOfSources::new(each.iter().flat_map(of))) as Arc<dyn Form>
         };
         let forms: Vec<_> = (0..first.forms.len()).map(form).collect();
-        let compressed =
-            (0..first.compressed.len()).map(|place| joined(each.iter().map(|each| &each.compressed[place])));
+        let compressed = (0..first.compressed.len())
+            .map(|place| join_sources(each.iter().map(|each| &each.compressed[place])));
         let own_lengths = (0..first.own_lengths.len())
-            .map(|place| joined(each.iter().map(|each| &each.own_lengths[place])));
+            .map(|place| join_sources(each.iter().map(|each| &each.own_lengths[place])));
         let guides: Option<Vec<_>> =
             each.iter().map(|each| each.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref())).collect();
         let ragged = first.ragged.as_ref().zip(self.sizes.as_ref()).map(|(ragged, sizes)| Ragged {
-            guide: guides.map(joined),
+            guide: guides.map(join_sources),
             sizes: sizes.clone(),
             own_sizes: each.iter().all(|each| each.ragged.as_ref().is_none_or(|ragged| ragged.own_sizes)),
             subsamples: ragged.subsamples,
@@ -229,6 +229,6 @@ impl Kind for Concatenated {
 }
 
 /// The things that several datasets have of each of their sources, in one list.
-fn joined<'a, T: Clone + 'a>(each: impl IntoIterator<Item = &'a BySource<T>>) -> BySource<T> {
+fn join_sources<'a, T: Clone + 'a>(each: impl IntoIterator<Item = &'a BySource<T>>) -> BySource<T> {
     BySource::of_each(each.into_iter().flat_map(BySource::iter).cloned())
 }

@@ -111,9 +111,9 @@ impl Groups {
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of groups.
     pub fn counts_of(&self, selection: &Selection, max_rows: Option<u32>) -> Result<GroupCounts> {
-        let (found, expected) = (selection.samples(), self.len() as u64);
-        if found != expected {
-            return Err(SelectionCause::Samples { found, expected }.into());
+        let (groups, expected) = (selection.samples(), self.len() as u64);
+        if groups != expected {
+            return Err(SelectionCause::Samples { found: groups, expected }.into());
         }
         let numbers = selection.iter().map(|group| usize::try_from(group).unwrap_or(usize::MAX));
         Ok(group_counts(self, numbers, iter::repeat(max_rows.unwrap_or(u32::MAX))))

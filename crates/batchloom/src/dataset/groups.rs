@@ -206,14 +206,13 @@ impl GroupDatasetBuilder {
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, or if it does not have as many rows as there are ids.
     pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let name = name.into();
-        let found =
-            *values.shape().first().ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
-        if found != self.groups.rows() {
+        let rows = *values.shape().first().ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
+        if rows != self.groups.rows() {
             let expected = self.groups.rows();
-            return Err(DatasetCause::RowsOfIds { field: name, found, expected }.into());
+            return Err(DatasetCause::RowsOfIds { field: name, found: rows, expected }.into());
         }
         let sequences = Sequences::new(&name, values, &self.groups.offsets)?;
-        self.fields = self.fields.variable(name, sequences.ordered(self.groups.order.clone()));
+        self.fields = self.fields.variable(name, sequences.with_order(self.groups.order.clone()));
         Ok(self)
     }
 

@@ -1,7 +1,7 @@
 //! One pass over a field of labels, to count those that losses do not ignore.
 
 use super::Dataset;
-use super::collation::{CollateOptions, Collation, Ragged, formed};
+use super::collation::{CollateOptions, Collation, Ragged, form_one};
 use super::error::LabelsCause;
 use crate::batching::{FixedSize, LabelCounts, Rule, pieces};
 use crate::collate::{Form, IGNORED, Members, is_integer};
@@ -38,7 +38,7 @@ impl Dataset {
         let mut counts = Vec::new();
         for sample in 0..self.len() as u64 {
             for members in parts(&collation, sample, limit, field)? {
-                counts.push(counted(&formed(form, &members)?, field)?);
+                counts.push(count_used(&form_one(form, &members)?, field)?);
             }
         }
         Ok(limit.map_or_else(
@@ -69,7 +69,7 @@ fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Resul
 fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) -> Result<Vec<Members>> {
     let Some(Ragged { guide: Some(guide), sizes, own_sizes, subsamples, .. }) = &collation.ragged else {
         let places = collation.located.places(&[sample]);
-        return Ok(vec![Members::listed(places.of(&[sample]), 0)]);
+        return Ok(vec![Members::of_samples(places.of(&[sample]), 0)]);
     };
     let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (places, samples) = (collation.located.places(&[sample]), [sample]);
@@ -97,7 +97,7 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
 }
 
 /// The number of labels of a sample that losses do not ignore.
-fn counted(labels: &Tensor, field: &str) -> Result<u32> {
+fn count_used(labels: &Tensor, field: &str) -> Result<u32> {
     macro_rules! count {
         ($($type:ty),*) => {
             $(if let Some(labels) = labels.as_slice::<$type>() {

@@ -10,12 +10,12 @@ use crate::collate::Taken;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Located {
     selection: Option<Selection>,
-    sources: Option<Arc<[Source]>>,
+    sources: Option<Arc<[LocatedSource]>>,
 }
 
 /// The samples of one source, or of several that were put together before.
 #[derive(Debug)]
-struct Source {
+struct LocatedSource {
     /// The number of samples before this source.
     before: u64,
     /// The number of the first source of these samples.
@@ -33,10 +33,10 @@ pub(crate) struct Places {
 impl Located {
     /// The places of the samples of several datasets, one after the other: of each, the number of its samples, of the
     /// sources that it has, and the places of its samples.
-    pub(super) fn joined(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
+    pub(super) fn join(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
         let (mut before, mut first) = (0, 0);
         let source = |(samples, sources, located)| {
-            let source = Source { before, first, located };
+            let source = LocatedSource { before, first, located };
             before += samples;
             first += sources;
             source
@@ -48,12 +48,12 @@ impl Located {
     ///
     /// # Errors
     /// The errors of [`Selection::within`].
-    pub(super) fn selected(self, selection: &Selection) -> crate::Result<Self> {
-        let found = match &self.selection {
+    pub(super) fn select(self, selection: &Selection) -> crate::Result<Self> {
+        let selection = match &self.selection {
             None => selection.clone(),
             Some(outer) => selection.within(outer)?,
         };
-        Ok(Self { selection: Some(found).filter(|found| !found.is_everything()), ..self })
+        Ok(Self { selection: Some(selection).filter(|selection| !selection.is_everything()), ..self })
     }
 
     /// Returns true if every sample is its own place.

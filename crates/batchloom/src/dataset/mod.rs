@@ -146,15 +146,15 @@ impl Dataset {
     /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples;
     /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data has no such selections.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let found = self.0.select(selection);
+        let selected = self.0.select(selection);
         let plain = || {
-            let (found, expected) = (selection.samples(), self.len() as u64);
-            match found == expected {
+            let (samples, expected) = (selection.samples(), self.len() as u64);
+            match samples == expected {
                 true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())?))),
-                false => Err(SelectionCause::Samples { found, expected }.into()),
+                false => Err(SelectionCause::Samples { found: samples, expected }.into()),
             }
         };
-        found.map_or_else(plain, |found| found.map(Self))
+        selected.map_or_else(plain, |selected| selected.map(Self))
     }
 
     /// Puts datasets of one kind together: the samples of the first, then those of the second, and so on. Data is not
@@ -177,7 +177,7 @@ impl Dataset {
     /// [`Kind::Argument`](crate::Kind::Argument) if there are no datasets, if their fields differ in name, type or
     /// shape, or if samples are made on demand: one [`Source`] may read all of them.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
-        Self::joined(parts, false)
+        Self::join(parts, false)
     }
 
     /// Puts datasets together like [`concat`](Self::concat), for a [`Mix`](crate::draws::Mix) of them. Batches hold
@@ -186,10 +186,10 @@ impl Dataset {
     /// # Errors
     /// As [`concat`](Self::concat), and if a field is named `source`.
     pub fn sources(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
-        Self::joined(parts, true)
+        Self::join(parts, true)
     }
 
-    fn joined(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
+    fn join(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
         let parts = parts.into_iter().map(|part| part.0).collect();
         Ok(Self(Arc::new(Concatenated::new(parts, says_source)?)))
     }

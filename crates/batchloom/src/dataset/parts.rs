@@ -48,7 +48,7 @@ pub(super) fn ends(
         return Err(SelectionCause::NoParts);
     }
     let mut total = Total::default();
-    let mut found: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
+    let mut ends: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
     for (place, (name, end)) in parts.iter().enumerate() {
         let part = || (*name).to_owned();
         let stops = match end {
@@ -71,12 +71,12 @@ pub(super) fn ends(
         };
         let ends_early =
             |previous: &Vec<usize>| previous.iter().zip(&stops).any(|(start, stop)| stop < start);
-        if found.last().is_some_and(ends_early) {
+        if ends.last().is_some_and(ends_early) {
             return Err(SelectionCause::PartOrder { part: part() });
         }
-        found.push(stops);
+        ends.push(stops);
     }
-    Ok(found)
+    Ok(ends)
 }
 
 /// The steps at which the parts of the hourly ETT sets end in publications: 12, 4 and 4 months of 30 days.
@@ -136,8 +136,8 @@ fn in_each(
 ) -> std::result::Result<Vec<usize>, SelectionCause> {
     let part = part.to_owned();
     if steps.len() != lengths.len() {
-        let (found, expected) = (steps.len(), lengths.len());
-        return Err(SelectionCause::PartSteps { part, found, expected });
+        let (series, expected) = (steps.len(), lengths.len());
+        return Err(SelectionCause::PartSteps { part, found: series, expected });
     }
     if let Some(series) = steps.iter().zip(lengths).position(|(step, length)| step > length) {
         let (step, length) = (steps[series], lengths[series]);
@@ -183,13 +183,13 @@ impl Total {
             return None;
         }
         let numerator = self.numerator + digits(share) * self.denominator;
-        Some(Self { numerator, ..self }.meant())
+        Some(Self { numerator, ..self }.simplify())
     }
 
     /// The simple fraction that this is near to, or itself.
-    fn meant(self) -> Self {
+    fn simplify(self) -> Self {
         let whole = self.denominator << DIGITS;
-        let (above, below) = nearest(self.numerator, whole);
+        let (above, below) = nearest_fraction(self.numerator, whole);
         let distance = (above * whole).abs_diff(self.numerator * below);
         match distance.saturating_mul(NEAR) < below * whole {
             true => Self { numerator: above << DIGITS, denominator: below },
@@ -227,7 +227,7 @@ fn digits(share: f64) -> u128 {
 
 /// The fraction nearest to `numerator / denominator` with a denominator of at most `MOST_DENOMINATOR`, by its continued
 /// fraction.
-fn nearest(numerator: u128, denominator: u128) -> (u128, u128) {
+fn nearest_fraction(numerator: u128, denominator: u128) -> (u128, u128) {
     let (mut rest, mut divisor) = (numerator, denominator);
     let (mut last, mut now) = ((0, 1), (1, 0));
     while divisor > 0 {

@@ -48,7 +48,7 @@ impl Kind for Selected {
     fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation> {
         let collation = self.whole.collation(rule, options, epoch)?;
         let sizes = |ragged: Ragged| Ragged { sizes: self.sizes.clone().unwrap_or(ragged.sizes), ..ragged };
-        let located = collation.located.selected(&self.selection)?;
+        let located = collation.located.select(&self.selection)?;
         Ok(Collation { ragged: collation.ragged.map(sizes), located, ..collation })
     }
 
@@ -102,8 +102,8 @@ impl Kind for Selected {
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
-        let found = selection.within(&self.selection);
-        let selected = found.and_then(|found| Self::new(Arc::clone(&self.whole), found));
+        let selection = selection.within(&self.selection);
+        let selected = selection.and_then(|selection| Self::new(Arc::clone(&self.whole), selection));
         Some(selected.map(|selected| Arc::new(selected) as Arc<dyn Kind>))
     }
 }

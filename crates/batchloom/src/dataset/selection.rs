@@ -72,7 +72,7 @@ impl Numbers {
     ///
     /// # Errors
     /// [`Kind::Memory`](crate::Kind::Memory).
-    fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
+    fn from_list(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
         let first = list.clone().next().unwrap_or(0);
         if list.clone().zip(first..).all(|(number, expected)| number == expected) {
             return Ok(Self::Range(first..first + list.len() as u64));
@@ -129,16 +129,16 @@ impl Selection {
         match list.iter().find(|&&number| number >= samples) {
             _ if list.is_empty() => Err(SelectionCause::Empty { samples }.into()),
             Some(&sample) => Err(BatchingCause::SampleRange { sample, samples }.into()),
-            None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples)?, samples)),
+            None => Ok(Self::of(Numbers::from_list(list.iter().copied(), samples)?, samples)),
         }
     }
 
     fn of(numbers: Numbers, samples: u64) -> Self {
-        Self::placed(numbers, samples, 0, samples)
+        Self::from_base(numbers, samples, 0, samples)
     }
 
     /// Numbers that count from `base`, out of `samples` of the `total` that there are.
-    fn placed(numbers: Numbers, samples: u64, base: u64, total: u64) -> Self {
+    fn from_base(numbers: Numbers, samples: u64, base: u64, total: u64) -> Self {
         let text = numbers.text(base, total);
         Self { numbers, samples, base, total, text }
     }
@@ -189,9 +189,9 @@ impl Selection {
         }
         let key = match (seed, strata) {
             (Some(seed), strata) => {
-                let found = strata.map_or(samples, |strata| strata.len() as u64);
-                if found != samples {
-                    return Err(SelectionCause::StrataCount { found, samples }.into());
+                let count = strata.map_or(samples, |strata| strata.len() as u64);
+                if count != samples {
+                    return Err(SelectionCause::StrataCount { found: count, samples }.into());
                 }
                 Key::new(seed, 0, Purpose::Split)
             }
@@ -317,9 +317,9 @@ impl Selection {
             (Numbers::Range(inner), Numbers::Range(outer)) => {
                 Numbers::Range(outer.start + inner.start..outer.start + inner.end)
             }
-            _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples)?,
+            _ => Numbers::from_list(self.iter().map(|place| outer.get(place)), outer.samples)?,
         };
-        Ok(Self::placed(numbers, outer.samples, outer.base, outer.total))
+        Ok(Self::from_base(numbers, outer.samples, outer.base, outer.total))
     }
 
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
@@ -334,7 +334,7 @@ impl Selection {
         }
         let numbers = match &self.numbers {
             Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
-            _ => Numbers::listed(self.iter().map(|number| number - span.start), samples)?,
+            _ => Numbers::from_list(self.iter().map(|number| number - span.start), samples)?,
         };
         let base = self.base + span.start;
         Ok(Self { numbers, samples, base, total: self.total, text: Arc::clone(&self.text) })
@@ -347,7 +347,7 @@ impl Selection {
     /// [`Kind::Range`](crate::Kind::Range) if the data that is there does not lie in all of it.
     pub fn restored(self, base: u64, total: u64) -> Result<Self> {
         match base.checked_add(self.samples).filter(|&end| end <= total) {
-            Some(_) => Ok(Self::placed(self.numbers, self.samples, base, total)),
+            Some(_) => Ok(Self::from_base(self.numbers, self.samples, base, total)),
             None => {
                 let (sample, samples) = (base.saturating_add(self.samples), total);
                 Err(BatchingCause::SampleRange { sample, samples }.into())
@@ -373,7 +373,7 @@ impl Selection {
 
 /// The part of each sample: those at the first places of the order are the first part, and so on.
 fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
-    let mut part_of = unassigned(order, ends);
+    let mut part_of = leave_unassigned(order, ends);
     let mut start = 0;
     for (part, &end) in (0..).zip(ends) {
         visit(order, start..end, |sample| part_of[sample] = part);
@@ -387,7 +387,7 @@ fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
 /// Strata follow each other, the samples of each in the random order. Parts take turns in proportion to their shares,
 /// so that any number of samples in a row are shared out like all of them, and a stratum is samples in a row.
 fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
-    let mut part_of = unassigned(order, ends);
+    let mut part_of = leave_unassigned(order, ends);
     let mut samples = Vec::with_capacity(part_of.len());
     visit(order, 0..order.len(), |sample| samples.push(sample));
     samples.sort_by_key(|&sample| strata[sample]);
@@ -401,7 +401,7 @@ fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
 }
 
 /// The parts of samples before they are known: one past the last, for samples that no part takes.
-fn unassigned(order: &Order, ends: &[u64]) -> Vec<u16> {
+fn leave_unassigned(order: &Order, ends: &[u64]) -> Vec<u16> {
     vec![u16::try_from(ends.len()).unwrap_or(u16::MAX); usize::try_from(order.len()).unwrap_or(usize::MAX)]
 }
 

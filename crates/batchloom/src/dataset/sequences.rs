@@ -10,8 +10,8 @@ use super::tensors::common_length;
 use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
-    Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions,
-    Segments, Stack, is_integer,
+    Boundaries, Form, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions, SampleIndex, Segments, Stack,
+    is_integer,
 };
 use crate::tensor::{Element, Sequences};
 use crate::{Result, Tensor, memory};
@@ -202,10 +202,10 @@ impl SequenceDatasetBuilder {
             self.names.iter().zip(&self.fields).filter_map(variable).collect();
         let counted: Vec<&Sequences> = match &self.size_of {
             SizeOf::Field(wanted) => {
-                let found = fields.iter().find(|(name, _)| *name == wanted);
+                let field = fields.iter().find(|(name, _)| *name == wanted);
                 let known = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
                 let none = || DatasetCause::SizeOf { found: wanted.clone(), known };
-                vec![found.ok_or_else(none)?.1]
+                vec![field.ok_or_else(none)?.1]
             }
             // Fields that share their lengths count once.
             SizeOf::Max | SizeOf::Sum => fields
@@ -332,7 +332,7 @@ impl SequenceDataset {
     ) -> Result<Collation> {
         let fields = self.names.iter().zip(&*self.fields);
         let form = |(name, field): (&String, &Field)| {
-            Ok((name.clone(), self.placed(name, form(name, field, packs, options)?)))
+            Ok((name.clone(), self.with_own_lengths(name, form(name, field, packs, options)?)))
         };
         let mut forms = fields.map(form).collect::<Result<Vec<_>>>()?;
         let own = forms.len();
@@ -340,7 +340,9 @@ impl SequenceDataset {
         for name in &self.own_lengths {
             let describing: [(&str, Arc<dyn Form>); 2] =
                 [("mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))];
-            forms.extend(describing.map(|(what, form)| (format!("{name}_{what}"), self.placed(name, form))));
+            forms.extend(
+                describing.map(|(what, form)| (format!("{name}_{what}"), self.with_own_lengths(name, form))),
+            );
         }
         let descriptions = self.descriptions(&forms)?;
         let variable = self.fields.iter().filter_map(|field| match field {
@@ -390,7 +392,7 @@ impl SequenceDataset {
     }
 
     /// A form of field `name` with its separate lengths, if it has some.
-    fn placed(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
+    fn with_own_lengths(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
         match self.own_lengths.iter().position(|own| own == name) {
             Some(place) => Arc::new(OwnLengths { inner, place }),
             None => inner,
@@ -470,7 +472,7 @@ impl Kind for SequenceDataset {
                 return Err(LabelsCause::Slot { field: field.clone() }.into());
             }
             let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
-            described.push(("labels", self.placed(field, Arc::new(labels))));
+            described.push(("labels", self.with_own_lengths(field, Arc::new(labels))));
         }
         self.collate(packs, options, described)
     }

@@ -207,12 +207,12 @@ pub(super) fn common_length(names: &[String], lengths: impl Iterator<Item = Opti
         return Err(DatasetCause::DuplicateField { field: name.clone() }.into());
     }
     let mut samples = None;
-    for (name, found) in names.iter().zip(lengths) {
-        let found = found.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
-        let &mut expected = samples.get_or_insert(found);
-        if found != expected {
+    for (name, length) in names.iter().zip(lengths) {
+        let length = length.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
+        let &mut expected = samples.get_or_insert(length);
+        if length != expected {
             let (field, first) = (name.clone(), names[0].clone());
-            return Err(TensorCause::FieldLength { field, found, first, expected }.into());
+            return Err(TensorCause::FieldLength { field, found: length, first, expected }.into());
         }
     }
     samples.ok_or_else(|| DatasetCause::NoFields.into())

@@ -29,14 +29,14 @@ impl TextIds {
     /// # Errors
     /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn new<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
-        let mut found = Self { codes: Vec::new(), first_rows: Vec::new() };
+        let mut ids = Self { codes: Vec::new(), first_rows: Vec::new() };
         let mut numbers: HashMap<&[u8], i64> = HashMap::new();
         let mut last: Option<(&[u8], i64)> = None;
         for (row, text) in texts.into_iter().enumerate() {
             let text = text.as_ref();
             // Room for one more of everything, which is there but for a few times.
-            memory::grow(&mut found.codes, 1)?;
-            memory::grow(&mut found.first_rows, 1)?;
+            memory::grow(&mut ids.codes, 1)?;
+            memory::grow(&mut ids.first_rows, 1)?;
             numbers.try_reserve(1).map_err(|error| {
                 let bytes = (numbers.len() + 1) * size_of::<(&[u8], i64)>();
                 Error::out_of_memory(bytes, error.to_string())
@@ -44,14 +44,14 @@ impl TextIds {
             let code = match last {
                 Some((same, code)) if same == text => code,
                 _ => *numbers.entry(text).or_insert_with(|| {
-                    found.first_rows.push(row);
-                    found.first_rows.len().cast_signed() as i64 - 1
+                    ids.first_rows.push(row);
+                    ids.first_rows.len().cast_signed() as i64 - 1
                 }),
             };
-            found.codes.push(code);
+            ids.codes.push(code);
             last = Some((text, code));
         }
-        Ok(found)
+        Ok(ids)
     }
 
     /// The number of each row's text.

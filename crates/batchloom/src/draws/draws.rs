@@ -46,9 +46,9 @@ impl Draws {
 
     /// The sample at a position.
     pub(crate) fn get(&self, position: u64) -> u64 {
-        let mut found = [0];
-        self.fill(position, &mut found);
-        found[0]
+        let mut sample = [0];
+        self.fill(position, &mut sample);
+        sample[0]
     }
 
     /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
@@ -63,13 +63,13 @@ impl Draws {
 
     /// The positions of a sample.
     pub(crate) fn find(&self, sample: u64) -> Vec<u64> {
-        let mut found = match self {
+        let mut positions = match self {
             Self::Once(order) => vec![order.find(sample)],
             Self::Passes { stream, first, len } => stream.find(sample, *first, *len).collect(),
             Self::Weighted(weighted) => weighted.find(sample),
             Self::Mixed(mixed) => mixed.find(sample),
         };
-        found.sort_unstable();
-        found
+        positions.sort_unstable();
+        positions
     }
 }

@@ -77,15 +77,15 @@ impl History {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not those of as many
     /// sources.
-    pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
+    pub(super) fn with_schedule(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
                 return Err(DrawsCause::ScheduleOrder { amount: *amount, last: *last }.into());
             }
-            let (found, sources) = (weights.len(), self.first().len());
-            if found != sources {
-                return Err(DrawsCause::ScheduleCount { amount: *amount, found, sources }.into());
+            let (count, sources) = (weights.len(), self.first().len());
+            if count != sources {
+                return Err(DrawsCause::ScheduleCount { amount: *amount, found: count, sources }.into());
             }
             schedule.push((*amount, ratios(weights)?));
         }
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// The same history until a place, and then other weights.
-    pub(super) fn replaced(&self, place: (u64, u64), schedule: &Schedule) -> Self {
+    pub(super) fn replace_from(&self, place: (u64, u64), schedule: &Schedule) -> Self {
         // Weights that were given for this place or a later one have not been used.
         let before = self.0.iter().filter(|given| given.place < place).cloned();
         Self(before.chain([Given { place, schedule: Arc::clone(schedule) }]).collect())
@@ -192,10 +192,10 @@ impl TryFrom<Vec<WrittenWeights>> for History {
     type Error = String;
 
     fn try_from(written: Vec<WrittenWeights>) -> std::result::Result<Self, String> {
-        let mut found: Vec<Given> = Vec::new();
+        let mut changes: Vec<Given> = Vec::new();
         for (epoch, position, schedule) in written {
             let place = (epoch, position);
-            if found.last().map_or(place != (0, 0), |last| last.place >= place) {
+            if changes.last().map_or(place != (0, 0), |last| last.place >= place) {
                 return Err(format!("weights of sources begin at {place:?}, out of order"));
             }
             let schedule = schedule.into_iter().map(|(amount, text)| Ok((amount, read(&text)?)));
@@ -207,9 +207,9 @@ impl TryFrom<Vec<WrittenWeights>> for History {
                     "amounts of weights of sources from {place:?} on do not increase from 0"
                 ));
             }
-            found.push(Given { place, schedule });
+            changes.push(Given { place, schedule });
         }
-        let history = Self(found.into());
+        let history = Self(changes.into());
         let sources = history.0.first().map(|given| given.schedule[0].1.len());
         match sources.is_some() && history.ratios().all(|ratios| Some(ratios.len()) == sources) {
             true => Ok(history),

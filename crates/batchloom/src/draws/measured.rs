@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
 
 use super::history::{Passage, Reached};
-use super::mix::{Exhausted, Mix, limiting};
+use super::mix::{Exhausted, Mix, find_limiting};
 use super::stream::Stream;
 
 /// The samples that are looked up at a time.
@@ -27,12 +27,12 @@ pub(super) struct Measured(OnceLock<Vec<u32>>);
 
 impl Measured {
     /// The samples that an epoch draws, in order.
-    pub(super) fn listed(&self, mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> &[u32] {
-        self.0.get_or_init(|| listed(mix, seed, epoch, shuffled))
+    pub(super) fn samples_of_epoch(&self, mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> &[u32] {
+        self.0.get_or_init(|| list_samples(mix, seed, epoch, shuffled))
     }
 }
 
-fn listed(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
+fn list_samples(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
     let Some(sizes) = mix.sizes() else { return Vec::new() };
     let total = |source: usize| -> u128 {
         (0..mix.count(source)).map(|number| u128::from(size(mix, sizes, source, number))).sum()
@@ -88,12 +88,14 @@ impl Run<'_> {
         let passes = |source: usize| u128::from(epochs).saturating_mul(self.totals[source]);
         match self.mix.exhausted() {
             Exhausted::Renormalise => passes(source),
-            Exhausted::Stop | Exhausted::Repeat => self.scaled(source, passes(self.limiting), self.limiting),
+            Exhausted::Stop | Exhausted::Repeat => {
+                self.scale_sizes(source, passes(self.limiting), self.limiting)
+            }
         }
     }
 
     /// The sizes of a source while `other` has `sizes`.
-    fn scaled(&self, source: usize, sizes: u128, other: usize) -> u128 {
+    fn scale_sizes(&self, source: usize, sizes: u128, other: usize) -> u128 {
         let (own, other) = (u128::from(self.ratios[source]), u128::from(self.ratios[other]));
         (sizes / other).saturating_mul(own).saturating_add((sizes % other * own).div_ceil(other))
     }
@@ -119,11 +121,13 @@ impl Run<'_> {
             self.totals[source].saturating_sub(at(source).saturating_sub(self.place(source, 0)))
         };
         let first = self.mix.exhausted() == Exhausted::Stop;
-        let limiting = limiting(&self.ratios, left, first);
+        let limiting = find_limiting(&self.ratios, left, first);
         let end = |source: usize| match self.mix.exhausted() {
             _ if self.ratios[source] == 0 => at(source),
             Exhausted::Renormalise => at(source) + left(source),
-            Exhausted::Stop | Exhausted::Repeat => at(source) + self.scaled(source, left(limiting), limiting),
+            Exhausted::Stop | Exhausted::Repeat => {
+                at(source) + self.scale_sizes(source, left(limiting), limiting)
+            }
         };
         (0..self.mix.len()).map(end).collect()
     }
@@ -152,7 +156,7 @@ impl Passage for Run<'_> {
         self.cursors.iter_mut().for_each(|cursor| cursor.begin = cursor.passed);
         self.ratios = Arc::clone(ratios);
         self.limiting =
-            limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
+            find_limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
     }
 
     fn amount(&self) -> u128 {

@@ -125,7 +125,7 @@ impl Mix {
     /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not as those of
     /// [`new`](Self::new), or if a source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
-        let mix = Self { history: self.history.scheduled(changes)?, ..self };
+        let mix = Self { history: self.history.with_schedule(changes)?, ..self };
         mix.require("samples", |source| mix.count(source) > 0)?;
         mix.require_measured()?;
         Ok(mix)
@@ -178,8 +178,8 @@ impl Mix {
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
         if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
-            let (by, found, samples) = (by.to_owned(), sizes.len(), self.samples());
-            return Err(DrawsCause::Measures { by, found, samples }.into());
+            let (by, count, samples) = (by.to_owned(), sizes.len(), self.samples());
+            return Err(DrawsCause::Measures { by, found: count, samples }.into());
         }
         self.measure = Some((by.to_owned(), sizes));
         self.require_measured()?;
@@ -261,16 +261,16 @@ impl Mix {
     }
 
     /// The same sources, with other weights from a place on.
-    pub(crate) fn replaced(&self, place: (u64, u64), other: &Self) -> Self {
-        Self { history: self.history.replaced(place, other.given()), ..self.clone() }
+    pub(crate) fn replace_from(&self, place: (u64, u64), other: &Self) -> Self {
+        Self { history: self.history.replace_from(place, other.last_schedule()), ..self.clone() }
     }
 
     /// Returns true if the weights that were given last are the same.
     pub(crate) fn weighs_like(&self, other: &Self) -> bool {
-        self.given() == other.given()
+        self.last_schedule() == other.last_schedule()
     }
 
-    fn given(&self) -> &Schedule {
+    fn last_schedule(&self) -> &Schedule {
         self.history.last()
     }
 
@@ -386,14 +386,14 @@ impl Serialize for Mix {
 
 /// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount`
 /// left of what is counted.
-pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
+pub(super) fn find_limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
     let later = |a: &usize, b: &usize| {
         let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(ratios[other]));
         time(*a, *b).cmp(&time(*b, *a))
     };
     let sources = (0..ratios.len()).filter(|&source| ratios[source] > 0);
-    let found = if first { sources.min_by(later) } else { sources.max_by(later) };
-    found.unwrap_or(0)
+    let source = if first { sources.min_by(later) } else { sources.max_by(later) };
+    source.unwrap_or(0)
 }
 
 fn index(number: u64) -> usize {

@@ -37,7 +37,7 @@ impl Mixed {
     pub(super) fn len(&self) -> u64 {
         match &self.arrangement {
             Arrangement::Turns(stretches) => stretches.last().map_or(0, Stretch::end),
-            Arrangement::Measured(measured) => self.listed(measured).len() as u64,
+            Arrangement::Measured(measured) => self.list_samples(measured).len() as u64,
         }
     }
 
@@ -55,8 +55,8 @@ impl Mixed {
                 }
             }
             Arrangement::Measured(measured) => {
-                let listed = &self.listed(measured)[index(start)..];
-                out.iter_mut().zip(listed).for_each(|(sample, &found)| *sample = u64::from(found));
+                let listed = &self.list_samples(measured)[index(start)..];
+                out.iter_mut().zip(listed).for_each(|(sample, &number)| *sample = u64::from(number));
             }
         }
     }
@@ -75,7 +75,7 @@ impl Mixed {
                 stretches.iter().flat_map(drawn).collect()
             }
             Arrangement::Measured(measured) => {
-                let listed = self.listed(measured).iter().enumerate();
+                let listed = self.list_samples(measured).iter().enumerate();
                 let same = listed.filter(|&(_, &other)| u64::from(other) == sample);
                 same.map(|(place, _)| place as u64).collect()
             }
@@ -86,8 +86,8 @@ impl Mixed {
         self.mix.stream(source, self.seed, self.shuffled)
     }
 
-    fn listed<'a>(&self, measured: &'a Measured) -> &'a [u32] {
-        measured.listed(&self.mix, self.seed, self.epoch, self.shuffled)
+    fn list_samples<'a>(&self, measured: &'a Measured) -> &'a [u32] {
+        measured.samples_of_epoch(&self.mix, self.seed, self.epoch, self.shuffled)
     }
 
     fn fill_turns(&self, stretch: &Stretch, start: u64, out: &mut [u64]) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::history::{Passage, Reached};
-use super::mix::{Exhausted, Mix, limiting};
+use super::mix::{Exhausted, Mix, find_limiting};
 use super::turns::Turns;
 use crate::order::{Key, Purpose};
 
@@ -68,7 +68,7 @@ impl Run<'_> {
         }
         let left = |source: usize| self.mix.count(source).saturating_sub(self.drawn[source]);
         let until = |first| {
-            let source = limiting(&self.ratios, |source| u128::from(left(source)), first);
+            let source = find_limiting(&self.ratios, |source| u128::from(left(source)), first);
             Turns::until(&self.ratios, source, left(source))
         };
         match self.mix.exhausted() {
@@ -138,7 +138,7 @@ impl Passage for Run<'_> {
         };
         if stop > self.len {
             let counts = turns.counts_at(stop - self.len);
-            self.take(turns.capped(counts.into()));
+            self.take(turns.cap(counts.into()));
         }
         if position.is_some_and(|position| position <= stop) { Reached::Position } else { Reached::Amount }
     }

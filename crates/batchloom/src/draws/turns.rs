@@ -63,8 +63,8 @@ impl Turns {
     /// come first, so that all have had equally many turns, to one, in any range of turns.
     pub(super) fn phases(ratios: &[u32], counts: &[u64], key: &Key) -> Arc<[u32]> {
         let choices = u64::from(PHASES) - 1;
-        let found = Permutation::new(choices, key);
-        let phase = |source: u64| u32::try_from(1 + found.get(source % choices)).unwrap_or(MIDDLE);
+        let permutation = Permutation::new(choices, key);
+        let phase = |source: u64| u32::try_from(1 + permutation.get(source % choices)).unwrap_or(MIDDLE);
         let phases: Vec<u32> = (0..ratios.len() as u64).map(phase).collect();
         let mut by_phase: Vec<usize> = (0..ratios.len()).collect();
         let mut by_count = by_phase.clone();
@@ -81,7 +81,7 @@ impl Turns {
     }
 
     /// The first `counts` turns of each source.
-    pub(super) fn capped(self, counts: Arc<[u64]>) -> Self {
+    pub(super) fn cap(self, counts: Arc<[u64]>) -> Self {
         Self { counts, ..self }
     }
 

@@ -55,14 +55,14 @@ impl Weighted {
     /// The unit that a draw takes: a random one of its stretch.
     fn point(&self, draw: u64) -> u64 {
         let (total, draws) = (u128::from(self.weights.total()), u128::from(self.len()));
-        let share = (total * u128::from(mixed(draw ^ self.salt[0], self.salt[1]))) >> 64;
+        let share = (total * u128::from(scramble(draw ^ self.salt[0], self.salt[1]))) >> 64;
         u64::try_from((u128::from(draw) * total + share) / draws).unwrap_or(u64::MAX)
     }
 }
 
 /// A number that looks random, computed from `number` and `salt` (the finaliser of `SplitMix64`, twice: Steele, Lea and
 /// Flood, "Fast splittable pseudorandom number generators", 2014).
-fn mixed(number: u64, salt: u64) -> u64 {
+fn scramble(number: u64, salt: u64) -> u64 {
     [salt, salt.rotate_left(32)].into_iter().fold(number, |number, salt| {
         let number = number.wrapping_add(salt).wrapping_add(0x9E37_79B9_7F4A_7C15);
         let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

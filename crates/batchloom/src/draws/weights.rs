@@ -48,7 +48,7 @@ impl Weights {
         let power = BITS - 1 - exponent(total);
         let mut sum = 0_u64;
         let units = weights.iter().map(|&weight| {
-            sum = sum.saturating_add(units(scaled(weight, power)));
+            sum = sum.saturating_add(units(scale(weight, power)));
             sum
         });
         let before: Arc<[u64]> = std::iter::once(0).chain(units).collect();
@@ -121,7 +121,7 @@ pub(super) fn ratios(weights: &[f64]) -> Result<Arc<[u32]>> {
     checked_sum(weights, "source")?;
     let most = weights.iter().copied().fold(0.0, f64::max);
     let power = 31 - exponent(most);
-    let ratio = |&weight: &f64| u32::try_from(units(scaled(weight, power))).unwrap_or(u32::MAX);
+    let ratio = |&weight: &f64| u32::try_from(units(scale(weight, power))).unwrap_or(u32::MAX);
     Ok(weights.iter().map(ratio).collect())
 }
 
@@ -147,7 +147,7 @@ fn exponent(number: f64) -> i32 {
 }
 
 /// A weight times a power of two, which may itself be too large for a float.
-fn scaled(weight: f64, power: i32) -> f64 {
+fn scale(weight: f64, power: i32) -> f64 {
     weight * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2)
 }
 
@@ -158,6 +158,6 @@ fn units(weight: f64) -> u64 {
         clippy::cast_sign_loss,
         reason = "at least 0 and below 2^62, by the scale"
     )]
-    let found = weight.round() as u64;
-    if weight > 0.0 { found.max(1) } else { 0 }
+    let rounded = weight.round() as u64;
+    if weight > 0.0 { rounded.max(1) } else { 0 }
 }

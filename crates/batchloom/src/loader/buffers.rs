@@ -120,13 +120,15 @@ impl Buffers {
 
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         let Some((allocate, least)) = &self.options.memory else {
-            return Buffer::new(rounded(bytes)).or_else(|_| Buffer::new(bytes));
+            return Buffer::new(round_up(bytes)).or_else(|_| Buffer::new(bytes));
         };
         // There are few sizes, because pinned memory is kept by the framework that pins it, in powers of two.
         let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
         let buffer = allocate(slot)?;
         match buffer.len() {
-            found if found < slot => Err(Error::out_of_memory(slot, format!("{found} were allocated"))),
+            allocated if allocated < slot => {
+                Err(Error::out_of_memory(slot, format!("{allocated} were allocated")))
+            }
             _ => Ok(buffer),
         }
     }
@@ -157,7 +159,7 @@ impl Buffers {
 }
 
 /// `bytes` with up to a quarter more, so that blocks of similar size fit each other's buffers.
-fn rounded(bytes: usize) -> usize {
+fn round_up(bytes: usize) -> usize {
     let grain = (bytes / 4 + 1).checked_next_power_of_two();
     grain.and_then(|grain| bytes.checked_next_multiple_of(grain / 2)).unwrap_or(bytes)
 }

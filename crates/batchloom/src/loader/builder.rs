@@ -150,7 +150,7 @@ impl LoaderBuilder {
     #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(self.plan.chosen_rule()?, &self.collate, (0, 0))?;
-        collation.slotted(&self.collate)?.conversions(&self.collate)
+        collation.with_slots(&self.collate)?.conversions(&self.collate)
     }
 
     /// Sets the value that pads `field`: a number or a truth value that the type holds which the field has in batches,
@@ -226,7 +226,7 @@ impl LoaderBuilder {
         least: usize,
         allocate: impl Fn(usize) -> Result<M> + Send + Sync + 'static,
     ) -> Self {
-        self.memory = Some((Arc::new(move |bytes| allocate(bytes).map(Buffer::lent)), least));
+        self.memory = Some((Arc::new(move |bytes| allocate(bytes).map(Buffer::take_over)), least));
         self
     }
 

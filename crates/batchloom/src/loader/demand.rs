@@ -59,7 +59,7 @@ impl Pace {
     /// Reads some samples with `read`, and notes the time.
     fn of<T>(&self, samples: usize, read: impl FnOnce() -> T) -> T {
         let start = Instant::now();
-        let found = read();
+        let output = read();
         let latest = start.elapsed().as_nanos() / samples.max(1) as u128;
         let latest = u64::try_from(latest).unwrap_or(u64::MAX);
         let each = match self.nanoseconds.load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ impl Pace {
             before => before - before / 4 + latest / 4,
         };
         self.nanoseconds.store(each, Ordering::Relaxed);
-        found
+        output
     }
 
     /// The least number of samples to read together; 1 as long as the time of a sample is not known.
@@ -207,7 +207,7 @@ impl DirectTask {
             return self.form(plan, regions, stop);
         }
         let Self { task: ReadTask { demand, members, range }, direct } = self;
-        let (own, mut slots) = (direct.fields.own(), regions);
+        let (own, mut slots) = (direct.fields.own_fields(), regions);
         let mut described = slots.split_off(own);
         let request = self.task.request(plan, stop);
         let read = || demand.reader.read_into(&request, &direct.expected, &mut slots);
@@ -235,8 +235,8 @@ impl DirectTask {
                 Err(Refusal::Failed(cause)) => {
                     return Err((member, ReadError::Failed { sample, cause }.into()));
                 }
-                Err(Refusal::Differs(found)) => {
-                    return Err((member, direct.expected.differs(direct.first, &found, sample).into()));
+                Err(Refusal::Differs(layout)) => {
+                    return Err((member, direct.expected.layout_error(direct.first, &layout, sample).into()));
                 }
             }
         }
@@ -331,7 +331,7 @@ impl ReadTask {
             [] => ReadPart { outcomes: Vec::new(), samples: Arc::new(Held(Vec::new())) },
             samples => self.demand.reader.read(&ReadRequest { samples, ..request })?,
         };
-        Ok(part.among(banned))
+        Ok(part.insert_banned(banned))
     }
 
     /// True for each member that is banned. Empty if all count.

@@ -86,12 +86,16 @@ impl Epochs {
         let own = self.run().upcoming();
         let own = match self.collate.rows {
             Some(_) if own.world_size() != plan.world_size() => {
-                self.plan_of_rows(&own.whole(), plan.world_size())?
+                self.plan_of_rows(&own.whole_epoch(), plan.world_size())?
             }
             _ => own,
         };
-        let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
-        if found == expected { Ok(()) } else { Err(LoaderCause::ForeignPlan { found, expected }.into()) }
+        let (fingerprint, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
+        if fingerprint == expected {
+            Ok(())
+        } else {
+            Err(LoaderCause::ForeignPlan { found: fingerprint, expected }.into())
+        }
     }
 
     /// Refuses bans where batches have no places for samples without weight.
@@ -163,7 +167,7 @@ impl Epochs {
             probe: self.probe.clone(),
             buffers: Mutex::new(self.buffers().afresh()),
             workers: Mutex::new(self.workers().afresh()),
-            run: Mutex::new(run.served(rank, plan)),
+            run: Mutex::new(run.for_rank(rank, plan)),
         })
     }
 
@@ -239,7 +243,7 @@ pub(super) fn with_content(
 ) -> Result<(PlanBuilder, Option<(u64, u64)>)> {
     let request = ContentRequest {
         samples_in_step: plan.samples_in_step(),
-        shuffle: plan.shuffled(),
+        shuffle: plan.shuffle_choice(),
         shuffles_documents,
     };
     let moves = || {

@@ -39,11 +39,11 @@ impl Fields {
         }
         if dataset.kind().reader().is_some() {
             // Fields are known, and options for them looked at, once samples are read.
-            return Self::marked(collation, plan, None);
+            return Self::with_marks(collation, plan, None);
         }
         collation.require_padded(options)?;
-        let options = collation.typed(options)?;
-        Self::marked(collation.slotted(&options)?.cast(&options)?, plan, None)
+        let options = collation.with_typed_padding(options)?;
+        Self::with_marks(collation.with_slots(&options)?.cast(&options)?, plan, None)
     }
 
     /// The fields of a batch of read samples.
@@ -51,16 +51,16 @@ impl Fields {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
-        let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
+        let fields = Self::with_marks(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
         Ok(Self { nesting, ..fields })
     }
 
     /// The fields with the marks that batches need.
-    fn marked(collation: Collation, plan: &Plan, skipped: Option<Arc<[bool]>>) -> Result<Self> {
+    fn with_marks(collation: Collation, plan: &Plan, skipped: Option<Arc<[bool]>>) -> Result<Self> {
         let fills_up = plan.options().uneven == Uneven::Mask || plan.options().ban.is_some();
         let collation = match (fills_up, skipped) {
             (false, None) => collation,
-            (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,
+            (_, skipped) => collation.with_marks(fills_up, skipped.unwrap_or_default())?,
         };
         Ok(Self { collation, is_marked: fills_up, nesting: "".into() })
     }
@@ -97,8 +97,8 @@ impl Fields {
     }
 
     /// The number of fields, from the first on, that are taken from samples.
-    pub(super) fn own(&self) -> usize {
-        self.collation.own()
+    pub(super) fn own_fields(&self) -> usize {
+        self.collation.own_fields()
     }
 
     /// The rows of an index table.
@@ -135,7 +135,7 @@ impl Fields {
         let members = self.members(plan, step, rank)?;
         Ok(match self.is_ragged() {
             true => members,
-            false => Members { samples: plan.indices(step, rank)?, ..members }.banning(plan.banned(step)),
+            false => Members { samples: plan.indices(step, rank)?, ..members }.ban(plan.banned(step)),
         })
     }
 
@@ -150,15 +150,15 @@ impl Fields {
             if self.is_ragged() {
                 let samples = plan.indices(step, rank)?;
                 let places = self.collation.located.places(&samples);
-                let members = Members::listed(places.of(&samples), fillers).banning(plan.banned(step));
+                let members = Members::of_samples(places.of(&samples), fillers).ban(plan.banned(step));
                 return Ok(members.with_entries(&self.collation.compressed));
             }
             if plan.holds_banned(step, rank)? || self.is_shorter(plan, step, rank)? {
                 let samples = plan.indices(step, rank)?;
                 let places = self.collation.located.places(&samples);
-                return Ok(Members::listed(places.of(&samples), fillers).banning(plan.banned(step)));
+                return Ok(Members::of_samples(places.of(&samples), fillers).ban(plan.banned(step)));
             }
-            return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
+            return Ok(Members::of_count(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
         let places = self.collation.located.places(&parts.samples);
@@ -178,7 +178,7 @@ impl Fields {
         let rows = if self.collation.located.is_plain() { Vec::new() } else { taken.rows.to_vec() };
         let sources = taken.sources.to_vec();
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
-        let members = Members { picks, fillers, rows, sources, ..members }.banning(plan.banned(step));
+        let members = Members { picks, fillers, rows, sources, ..members }.ban(plan.banned(step));
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
 }

@@ -182,7 +182,7 @@ impl IndexTable {
                         writer.add([index(place.row), index(place.missing)]);
                     }
                 }
-                Index::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
+                Index::Ragged { fields, packs, .. } => writer.write_ragged(fields, *packs, &run.members),
                 Index::Stream { pieces, documents } => {
                     let len = pieces.batch_len(&run.members);
                     for sample in samples(plan, rank, run)? {
@@ -242,7 +242,7 @@ impl Writer<'_> {
     }
 
     /// Writes the members of a batch of samples that differ in size.
-    fn ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
+    fn write_ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
         let none = vec![0; 2 * members.union.len() + fields.len()];
         if packs {
             // It names any sample of the batch, so that it can be looked up like the others.
@@ -284,8 +284,8 @@ impl Writer<'_> {
             let marked =
                 |(place, &sample)| if run.members.is_filler(place) { FILLER } else { number(sample) };
             let numbers = lead.into_iter().take(leads).chain(batch.iter().enumerate().map(marked));
-            for found in numbers {
-                self.write(self.listed, found);
+            for number in numbers {
+                self.write(self.listed, number);
                 self.listed += 1;
             }
         }

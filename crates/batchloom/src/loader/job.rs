@@ -15,7 +15,7 @@ use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use super::planned::PlannedBlock;
-use crate::collate::{Form, Members, Slots};
+use crate::collate::{Form, Members, RowSlots};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
 use crate::{Error, Plan, Result, memory};
@@ -62,12 +62,12 @@ impl From<PlannedBlock> for LaidOut {
 /// A part of one block, and the memory that it fills.
 pub(super) struct Task {
     pub(super) block: u64,
-    part: Part,
+    part: BlockPart,
     regions: Vec<Region>,
 }
 
 /// The part of a block that one worker reads or fills at once.
-enum Part {
+enum BlockPart {
     /// Some samples to read.
     Read(ReadTask),
     /// Some samples to read into their slots.
@@ -158,7 +158,7 @@ impl Job {
             let (whole, regions) = buffer.split(&cuts);
             let task = |((runs, table), region)| Task {
                 block,
-                part: Part::Table(runs, table),
+                part: BlockPart::Table(runs, table),
                 regions: vec![region],
             };
             let tasks = parts.into_iter().zip(regions).map(task).collect();
@@ -180,13 +180,13 @@ impl Job {
             taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
         }
         if let Some(reads) = reads {
-            let task = |(read, regions)| Task { block, part: Part::Direct(read), regions };
+            let task = |(read, regions)| Task { block, part: BlockPart::Direct(read), regions };
             let tasks = reads.into_iter().zip(taken.into_iter().flatten()).map(task).collect();
             return Ok(Opened { planned, whole, tasks });
         }
         let mut tasks = Vec::new();
         for ((run, pieces), taken) in layout.runs.iter().zip(pieces).zip(taken) {
-            let part = |piece| Part::Piece(Arc::clone(&planned.fields), run.clone(), piece);
+            let part = |piece| BlockPart::Piece(Arc::clone(&planned.fields), run.clone(), piece);
             let task = |(piece, regions)| Task { block, part: part(piece), regions };
             tasks.extend(pieces.into_iter().zip(taken).map(task));
         }
@@ -210,11 +210,13 @@ impl Job {
         let first = part.first();
         let filled = |()| Done::Filled(Vec::new());
         let done = match (part, &self.index_table) {
-            (Part::Read(task), _) => task.read(&self.plan, stop).map(|part| Done::Read(task.range, part)),
-            (Part::Direct(task), _) => {
+            (BlockPart::Read(task), _) => {
+                task.read(&self.plan, stop).map(|part| Done::Read(task.range, part))
+            }
+            (BlockPart::Direct(task), _) => {
                 return task.run(&self.plan, regions, stop).map(Done::Filled);
             }
-            (Part::Table(runs, table), Some(index_table)) => {
+            (BlockPart::Table(runs, table), Some(index_table)) => {
                 let mut regions = regions.into_iter();
                 regions
                     .try_for_each(|mut region| {
@@ -222,7 +224,7 @@ impl Job {
                     })
                     .map(filled)
             }
-            (Part::Piece(fields, run, piece), _) if run.members.are_listed() => {
+            (BlockPart::Piece(fields, run, piece), _) if run.members.are_listed() => {
                 let mut fields = fields.forms().iter().zip(regions);
                 fields
                     .try_for_each(|(form, mut region)| {
@@ -232,8 +234,10 @@ impl Job {
                     })
                     .map(filled)
             }
-            (Part::Piece(_, run, piece), _) => self.fill_uniform(&run, &piece, regions, indices).map(filled),
-            (Part::Table(..), None) => Ok(filled(())),
+            (BlockPart::Piece(_, run, piece), _) => {
+                self.fill_uniform(&run, &piece, regions, indices).map(filled)
+            }
+            (BlockPart::Table(..), None) => Ok(filled(())),
         };
         done.map_err(|error| (first, error))
     }
@@ -257,7 +261,7 @@ impl Job {
         let taken = places.of(indices);
         for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
-            form.gather(taken, &mut region, Slots { batch: rows, stride, fillers })?;
+            form.gather(taken, &mut region, RowSlots { batch: rows, stride, fillers })?;
         }
         Ok(())
     }
@@ -280,7 +284,7 @@ pub(super) enum Done {
     Read(Range<usize>, ReadPart),
 }
 
-impl Part {
+impl BlockPart {
     /// The first member that it concerns.
     fn first(&self) -> usize {
         match self {
@@ -302,6 +306,6 @@ pub(super) struct Opened {
 impl Task {
     /// The task of reading some samples of block `block`.
     pub(super) fn read(block: u64, task: ReadTask) -> Self {
-        Self { block, part: Part::Read(task), regions: Vec::new() }
+        Self { block, part: BlockPart::Read(task), regions: Vec::new() }
     }
 }

@@ -125,7 +125,7 @@ impl PlacementRequest {
         if self.is_there {
             return None;
         }
-        let given = self.allowed().map(|bytes| Limit { bytes, free: None, source: LimitSource::Given });
+        let given = self.allowed_bytes().map(|bytes| Limit { bytes, free: None, source: LimitSource::Given });
         let Some(free) = self.free else { return given };
         let limit = |bytes: u64, source| Limit {
             bytes: bytes.saturating_add(self.present),
@@ -143,7 +143,7 @@ impl PlacementRequest {
     }
 
     /// The bytes that the user allows data on the device, or `None` without a number.
-    fn allowed(&self) -> Option<u64> {
+    fn allowed_bytes(&self) -> Option<u64> {
         match self.resident {
             Residency::Within(bytes) => Some(bytes),
             Residency::Auto | Residency::Always | Residency::Never => None,
@@ -228,20 +228,20 @@ impl PlacementRequest {
             return streamed("and what a shard would need does not lie together".to_owned());
         };
         match (self.shard_size, limit.free) {
-            (None, _) if self.allowed().is_none() => {
+            (None, _) if self.allowed_bytes().is_none() => {
                 streamed("and neither resident nor shard_size limits the size of shards".to_owned())
             }
             (Some(given), Some(_)) if takes(given).saturating_mul(2) > limit.bytes => {
                 streamed(format!("nor do two shards of {given} samples"))
             }
             (None, Some(free)) => Err(LoaderCause::ResidentBytes {
-                bytes: self.allowed().unwrap_or(u64::MAX),
+                bytes: self.allowed_bytes().unwrap_or(u64::MAX),
                 free,
                 device: self.device_name(),
             }
             .into()),
             (given, _) => {
-                let shard_size = self.fitting(
+                let shard_size = self.find_fitting(
                     given.map_or((unit, self.samples / unit), |given| (given, 1)),
                     limit,
                     takes,
@@ -252,7 +252,7 @@ impl PlacementRequest {
     }
 
     /// The number of samples of a shard that fits twice: the largest multiple of `size`, at most `most` times as large.
-    fn fitting(
+    fn find_fitting(
         &self,
         (size, most): (u64, u64),
         limit: Limit,

@@ -52,7 +52,7 @@ enum QueuedBlock {
 
 impl QueuedBlock {
     /// An open block with a number of pieces to fill.
-    fn filling(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
+    fn open(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
         Self::Filling { planned, whole, left, skipped: Vec::new(), failure: None }
     }
 }
@@ -234,7 +234,7 @@ impl Queue {
                 None => {
                     let begun = Instant::now();
                     let inner = self.work.wait(&self.inner, inner, self.awake(), Duration::MAX);
-                    self.progress.meter.idle(begun.elapsed());
+                    self.progress.meter.count_idle(begun.elapsed());
                     inner
                 }
             };
@@ -345,7 +345,7 @@ impl Queue {
         inner.opened += 1;
         inner.bytes += bytes;
         inner.largest = inner.largest.max(bytes);
-        inner.blocks.push_back(QueuedBlock::filling(planned, whole, tasks.len()));
+        inner.blocks.push_back(QueuedBlock::open(planned, whole, tasks.len()));
         inner.tasks.extend(tasks);
         self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         self.notify(inner);
@@ -385,7 +385,7 @@ impl Queue {
         self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         let left = tasks.len();
         if let Some(block) = inner.block(block) {
-            *block = QueuedBlock::filling(planned, whole, left);
+            *block = QueuedBlock::open(planned, whole, left);
         }
         tasks.into_iter().rev().for_each(|task| inner.tasks.push_front(task));
         self.notify(&inner);

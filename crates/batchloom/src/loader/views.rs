@@ -53,8 +53,8 @@ impl Views {
         let count = usize::try_from(samples.end - samples.start).ok()?;
         let fields = self.epochs.dataset.kind().view(samples)?;
         let expected = self.names.iter().map(String::as_str).zip(self.dtypes.iter().copied());
-        let found = fields.iter().map(|(name, field)| (*name, field.dtype()));
-        if !expected.eq(found) || fields.iter().any(|(_, field)| field.is_elsewhere()) {
+        let present = fields.iter().map(|(name, field)| (*name, field.dtype()));
+        if !expected.eq(present) || fields.iter().any(|(_, field)| field.is_elsewhere()) {
             return None;
         }
         let fields: Vec<Tensor> = fields.into_iter().map(|(_, field)| field).collect();

@@ -95,7 +95,7 @@ impl Shards {
     /// Panics if `position` is not below [`len`](Self::len).
     pub fn get(&self, position: u64) -> u64 {
         let shard = self.shard_at(position);
-        shard.range.start + self.inside(&shard).get(position - shard.position)
+        shard.range.start + self.order_inside(&shard).get(position - shard.position)
     }
 
     /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
@@ -109,7 +109,7 @@ impl Shards {
             let from = position - shard.position;
             let left = shard.len() - from;
             let (now, later) = out.split_at_mut(usize::try_from(left).unwrap_or(usize::MAX).min(out.len()));
-            self.inside(&shard).fill(from, now);
+            self.order_inside(&shard).fill(from, now);
             now.iter_mut().for_each(|sample| *sample += shard.range.start);
             (position, out) = (position + now.len() as u64, later);
         }
@@ -121,11 +121,11 @@ impl Shards {
     /// Panics if `sample` is not below [`len`](Self::len).
     pub fn find(&self, sample: u64) -> u64 {
         let shard = self.shard_with(sample);
-        shard.position + self.inside(&shard).find(sample - shard.range.start)
+        shard.position + self.order_inside(&shard).find(sample - shard.range.start)
     }
 
     /// The order inside a shard.
-    fn inside(&self, shard: &Shard) -> Permutation {
+    fn order_inside(&self, shard: &Shard) -> Permutation {
         let purpose = Purpose::Shard { number: shard.number };
         Permutation::new(shard.len(), &Key::new(self.seed, self.epoch, purpose))
     }

@@ -69,7 +69,7 @@ impl Bans {
     }
 
     /// The same bans, where those that were asked for hold from batch `batches` of epoch `epoch` on.
-    pub(super) fn asked_from(&self, epoch: u64, batches: u64) -> Self {
+    pub(super) fn with_asked_from(&self, epoch: u64, batches: u64) -> Self {
         let Some(asked) = &self.asked else { return self.clone() };
         let mut changes = self.changes.to_vec();
         let last = changes.last().map(|(_, _, samples)| samples.as_slice());

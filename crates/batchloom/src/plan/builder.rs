@@ -105,7 +105,7 @@ impl PlanBuilder {
     }
 
     /// The choice of what is shuffled.
-    pub(crate) fn shuffled(&self) -> Shuffle {
+    pub(crate) fn shuffle_choice(&self) -> Shuffle {
         self.options.shuffle
     }
 
@@ -136,14 +136,16 @@ impl PlanBuilder {
         refused.map_or(Ok(()), Err)?;
         match samples {
             0 => return Err(BatchingCause::NoSamples.into()),
-            found if found > LIMIT => return Err(PlanCause::TooManySamples { found, limit: LIMIT }.into()),
+            samples if samples > LIMIT => {
+                return Err(PlanCause::TooManySamples { found: samples, limit: LIMIT }.into());
+            }
             _ => {}
         }
         if world_size == 0 || world_size > MOST_RANKS {
             return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
         }
         if options.concatenated {
-            options.rule = options.rule.unpadded();
+            options.rule = options.rule.count_real_elements();
         }
         // Samples that all count the same are balanced as they are, and no batch of them has to be the first.
         options.balance &= options.sizes.is_some();
@@ -155,12 +157,12 @@ impl PlanBuilder {
         check_bans(&recipe)?;
         recipe.options.rule.check_lists(samples)?;
         check_shards(&recipe.options)?;
-        recipe.counted = counted(&recipe)?;
+        recipe.counted = round_sizes(&recipe)?;
         let draws = recipe.draws(epoch).len();
         if draws == 0 || draws > LIMIT {
             return Err(PlanCause::TooManySamples { found: draws, limit: LIMIT }.into());
         }
-        recipe.in_pool = recipe.in_pool_of(&recipe.options.rule, recipe.pooled(draws));
+        recipe.in_pool = recipe.in_pool_of(&recipe.options.rule, recipe.count_pooled(draws));
         check_sizes(&recipe, draws)?;
         let PlanOptions { labels, sizes, rule, .. } = &recipe.options;
         let known = |labels| SampleLabels::new(labels, samples, sizes.as_ref(), rule, recipe.most());
@@ -189,14 +191,14 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
     }
     let mix = options.mix.as_ref();
     let count = options.weights.as_ref().map(Weights::len).or_else(|| mix.map(Mix::samples));
-    if let Some(found) = count.filter(|&found| found != samples) {
-        return Err(PlanCause::WeightCount { found, samples }.into());
+    if let Some(count) = count.filter(|&count| count != samples) {
+        return Err(PlanCause::WeightCount { found: count, samples }.into());
     }
     let keys = [("homogeneous_by", &options.homogeneous_by), ("distinct_by", &options.distinct_by)];
     for (option, keys) in keys {
-        let found = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
-        if found != samples {
-            return Err(PlanCause::KeysLength { option, found, expected: samples }.into());
+        let length = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
+        if length != samples {
+            return Err(PlanCause::KeysLength { option, found: length, expected: samples }.into());
         }
     }
     mix.map_or(Ok(()), Mix::check_length)
@@ -206,7 +208,7 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
 fn check_keys(recipe: &Recipe) -> Result<()> {
     match (&recipe.grouping, recipe.options.rule.run_len()) {
         (Some(grouping), Some(batch_size)) if !grouping.is_homogeneous() => {
-            grouping.check(batch_size, recipe.kept(recipe.samples))
+            grouping.check(batch_size, recipe.count_kept(recipe.samples))
         }
         _ => Ok(()),
     }
@@ -225,15 +227,15 @@ fn check_bans(recipe: &Recipe) -> Result<()> {
 fn check_shards(options: &PlanOptions) -> Result<()> {
     match (options.shard_size, options.rule.batch_size()) {
         (Some(0), _) => Err(BatchingCause::NotPositive { option: "shard_size" }.into()),
-        (Some(found), Some(batch_size)) if !found.is_multiple_of(batch_size) => {
-            Err(PlanCause::ShardSize { found, batch_size }.into())
+        (Some(shard_size), Some(batch_size)) if !shard_size.is_multiple_of(batch_size) => {
+            Err(PlanCause::ShardSize { found: shard_size, batch_size }.into())
         }
         _ => Ok(()),
     }
 }
 
 /// The sizes that the rule is given, if batches are padded to given lengths.
-fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
+fn round_sizes(recipe: &Recipe) -> Result<Option<Sizes>> {
     let Some(pad_to) = &recipe.options.pad_to else { return Ok(None) };
     let sizes = recipe.options.sizes.as_ref().ok_or(PlanCause::PadToWithoutSizes)?;
     let (dimensions, multiple_of) = (sizes.dimensions(), recipe.options.rule.multiple_of());
@@ -270,7 +272,7 @@ fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
             Err(BatchingCause::SizesLength { found: sizes.len(), samples: recipe.samples }.into())
         }
         Some(sizes) => {
-            recipe.options.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool.min(draws))
+            recipe.options.rule.check(recipe.sizes_for_rule().unwrap_or(sizes), recipe.in_pool.min(draws))
         }
     }
 }

@@ -47,11 +47,11 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
 /// # Errors
 /// [`Kind::Argument`](crate::Kind::Argument) if options exclude each other.
 pub(super) fn check(options: &PlanOptions) -> Result<()> {
-    let found = CONFLICTS.iter().find_map(|(option, other, reason)| {
+    let conflict = CONFLICTS.iter().find_map(|(option, other, reason)| {
         let (option, other) = (option(options)?, other(options)?);
         Some(PlanCause::conflict(option, other, reason))
     });
-    found.map_or(Ok(()), |cause| Err(cause.into()))
+    conflict.map_or(Ok(()), |cause| Err(cause.into()))
 }
 
 /// The option that makes an epoch other than every sample once.

@@ -80,8 +80,8 @@ impl Epoch {
     }
 
     /// The number of positions that are left when those that fill no batch are dropped.
-    fn kept(&self) -> u64 {
-        self.recipe.kept(self.len())
+    fn count_kept(&self) -> u64 {
+        self.recipe.count_kept(self.len())
     }
 
     /// The number of samples in each shard but the last, or of all samples if there are no shards.
@@ -99,7 +99,8 @@ impl Epoch {
         position / in_shard * self.pools_in_shard() + position % in_shard / self.recipe.in_pool
     }
 
-    /// The first position of `pool`. A pool ends at the first position of the next one, or at [`kept`](Self::kept).
+    /// The first position of `pool`. A pool ends at the first position of the next one, or at
+    /// [`count_kept`](Self::count_kept).
     fn start_of(&self, pool: u64) -> u64 {
         let pools = self.pools_in_shard();
         pool / pools * self.in_shard() + pool % pools * self.recipe.in_pool
@@ -115,7 +116,7 @@ impl Epoch {
         // A pool lies in one shard, and a batch in one pool.
         let position = match self.positions(batch) {
             Some(positions) => positions.start,
-            None => self.start_of(self.exchanged(self.pool_of(batch))),
+            None => self.start_of(self.exchange(self.pool_of(batch))),
         };
         let start = position - position % shard_size;
         let stored = || start..start.saturating_add(shard_size).min(samples);
@@ -166,11 +167,11 @@ impl Epoch {
         if self.recipe.uniform().is_some() {
             return Ok(());
         }
-        let in_pool = self.recipe.in_pool.min(self.kept());
-        let pools = self.kept().div_ceil(in_pool.max(1));
-        let dimensions = self.recipe.counted().map_or(0, Sizes::dimensions);
+        let in_pool = self.recipe.in_pool.min(self.count_kept());
+        let pools = self.count_kept().div_ceil(in_pool.max(1));
+        let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.counted(), self.recipe.options.rule.budget()) {
+        let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.budget()) {
             (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => sizes.total() / most.max(1),
             _ => 0,
         };
@@ -183,7 +184,7 @@ impl Epoch {
     pub(super) fn batches(&self) -> u64 {
         match (self.runs(), self.recipe.options.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
             (Some(runs), _) => runs.count(),
-            (None, Some(batch_size)) => self.kept().div_ceil(batch_size),
+            (None, Some(batch_size)) => self.count_kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
         }
     }
@@ -195,7 +196,7 @@ impl Epoch {
 
     /// The number of pools.
     pub(super) fn pools(&self) -> u64 {
-        self.kept().checked_sub(1).map_or(0, |last| self.pool_at(last) + 1)
+        self.count_kept().checked_sub(1).map_or(0, |last| self.pool_at(last) + 1)
     }
 
     /// The place, in the order of dealing, of the pool that holds `batch`.
@@ -211,8 +212,8 @@ impl Epoch {
     /// The place, in the order of dealing, of the pool that holds `position`, and the place of the position in that
     /// pool. `None` for positions that are dropped.
     pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
-        let pool = (position < self.kept()).then(|| self.pool_at(position))?;
-        Some((self.exchanged(pool), position - self.start_of(pool)))
+        let pool = (position < self.count_kept()).then(|| self.pool_at(position))?;
+        Some((self.exchange(pool), position - self.start_of(pool)))
     }
 
     /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these
@@ -221,7 +222,7 @@ impl Epoch {
         let Some(last) = batches.min(self.batches()).checked_sub(1) else { return 0 };
         match self.positions(last) {
             Some(positions) => positions.end,
-            None => self.start_of(self.pool_of(last) + 1).min(self.kept()),
+            None => self.start_of(self.pool_of(last) + 1).min(self.count_kept()),
         }
     }
 
@@ -231,7 +232,7 @@ impl Epoch {
             Some(batch_size) => self.start_of(place) / batch_size,
             None => self.survey().before[length(place)],
         };
-        let pool = self.exchanged(place);
+        let pool = self.exchange(place);
         let only = self.survey.get().and_then(|survey| survey.only.clone());
         let batched = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
         let mut pool = DealtPool { first, dealt: None, batched };
@@ -256,17 +257,17 @@ impl Epoch {
             let purpose = Purpose::Batches { pool: place };
             let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
             let order = BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest: None };
-            return Some(order.homogeneous(worlds, recipe.options.drop_last, recipe.options.uneven));
+            return Some(order.order_by_key(worlds, recipe.options.drop_last, recipe.options.uneven));
         }
         let (costs, elements) = match recipe.options.balance || largest_first {
             true => self.measure_batches(&pool.batched),
             false => (vec![0; count], Vec::new()),
         };
         let largest = largest_first.then(|| find_largest(&elements)).flatten();
-        let purpose = Purpose::Batches { pool: self.exchanged(place) };
+        let purpose = Purpose::Batches { pool: self.exchange(place) };
         let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
         let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest };
-        let dealt = if recipe.options.balance { order.balanced(worlds) } else { order.mixed() };
+        let dealt = if recipe.options.balance { order.balance(worlds) } else { order.mix() };
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
@@ -291,11 +292,11 @@ impl Epoch {
         if let Some(grouping) = &recipe.grouping {
             return self.cut_by(grouping);
         }
-        let Some(sizes) = recipe.counted() else {
+        let Some(sizes) = recipe.sizes_for_rule() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
         let start = self.start_of(pool);
-        let count = length(self.start_of(pool + 1).min(self.kept()) - start);
+        let count = length(self.start_of(pool + 1).min(self.count_kept()) - start);
         if recipe.is_stored() {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
@@ -311,7 +312,7 @@ impl Epoch {
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
-        let together = || recipe.in_shard(recipe.pooled(self.len()));
+        let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
         let batches = recipe.options.rule.cut(PoolSizes { sizes: &gathered, extents, together });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
@@ -320,9 +321,9 @@ impl Epoch {
     /// All samples, and the batches that the rule makes of those that may share one.
     fn cut_by(&self, grouping: &Grouping) -> BatchedPool {
         let recipe = &self.recipe;
-        let mut samples = vec![0; length(self.kept())];
+        let mut samples = vec![0; length(self.count_kept())];
         self.draws.fill(0, &mut samples);
-        let counted = recipe.counted();
+        let counted = recipe.sizes_for_rule();
         let size = |&sample: &u64| counted.map_or(1, |sizes| sizes.as_slice()[length(sample)]);
         let sizes: Vec<u32> = samples.iter().map(size).collect();
         let extents = counted.and_then(|sizes| sizes.gather_extents(&samples));
@@ -434,7 +435,7 @@ impl Epoch {
     }
 
     /// The pool in place `place`, which is also the place of pool `place`, because at most two pools are exchanged.
-    fn exchanged(&self, place: u64) -> u64 {
+    fn exchange(&self, place: u64) -> u64 {
         match self.recipe.options.largest_first {
             false => place,
             true => match self.survey().first {

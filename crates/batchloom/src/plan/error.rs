@@ -29,7 +29,7 @@ causes! {
         #[error(
             "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch \
              lies in two shards: {}",
-            nearest(*.found, *.batch_size)
+            name_nearest(*.found, *.batch_size)
         )]
         ShardSize { found: u64, batch_size: u64 } is Argument of "shard_size",
         #[error("{rule} decides by size, and the samples have none; use FixedSize, or data with sizes")]
@@ -113,7 +113,7 @@ causes! {
         /// The digests of the weights, if there are some.
         #[error(
             "the epoch under way was drawn {}, and samples are drawn {} now; expected the same until the epoch ends",
-            drawn_with(.found), drawn_with(.expected)
+            name_weights(.found), name_weights(.expected)
         )]
         Weights { found: Option<String>, expected: Option<String> } is State,
         /// The plan says nothing of bans.
@@ -160,12 +160,12 @@ impl PlanCause {
 }
 
 /// Weights as a message names them.
-fn drawn_with(digest: &Option<String>) -> String {
+fn name_weights(digest: &Option<String>) -> String {
     digest.as_ref().map_or("without weights".to_owned(), |digest| format!("by weights of digest {digest}"))
 }
 
 /// The multiples of `step` next to `number`, without 0.
-fn nearest(number: u64, step: u64) -> String {
+fn name_nearest(number: u64, step: u64) -> String {
     let below = number - number % step;
     match (below, below.checked_add(step)) {
         (0, above) => format!("{}", above.unwrap_or(step)),

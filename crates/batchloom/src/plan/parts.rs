@@ -50,9 +50,9 @@ impl Measure {
 
 impl Parts {
     /// `len` parts: the first parts, or all parts and then the first parts again.
-    pub(super) fn fitted(self, len: Option<u64>) -> Self {
+    pub(super) fn fit(self, len: Option<u64>) -> Self {
         let Self { samples, starts, sizes } = self;
-        Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
+        Self { samples: fit_len(samples, len), starts: fit_len(starts, len), sizes: fit_len(sizes, len) }
     }
 
     /// The parts of samples that are not in `banned`, which is in ascending order.
@@ -60,11 +60,11 @@ impl Parts {
         if banned.is_empty() {
             return self;
         }
-        self.chosen(|sample| banned.binary_search(&sample).is_err())
+        self.choose(|sample| banned.binary_search(&sample).is_err())
     }
 
     /// The parts of some samples.
-    pub(super) fn chosen(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
+    pub(super) fn choose(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
         let mut chosen = Self::default();
         for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {
             if is_chosen(sample) {
@@ -78,7 +78,7 @@ impl Parts {
 }
 
 /// `len` elements: the first elements, or all elements and then the first elements again.
-pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
+pub(super) fn fit_len<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
     let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
     let own = elements.len();
     elements.truncate(len);

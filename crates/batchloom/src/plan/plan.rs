@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::PlanOptions;
 use super::epoch::{Epoch, first};
 use super::error::PlanCause;
-use super::parts::{Parts, fitted};
+use super::parts::{Parts, fit_len};
 use super::pool::{DealtPool, length};
 use super::recipe::Recipe;
 use super::step::{Place, Step};
@@ -88,7 +88,7 @@ impl Plan {
     }
 
     /// The whole epoch that this is the rest of.
-    pub(crate) fn whole(&self) -> Self {
+    pub(crate) fn whole_epoch(&self) -> Self {
         match self.is_whole() {
             true => self.clone(),
             false => Self::new(Arc::clone(&self.epoch), self.world_size, Vec::new()),
@@ -181,7 +181,7 @@ impl Plan {
     /// shard), where the default pool would not: batches are then the same in every epoch.
     pub fn has_one_pool(&self) -> bool {
         let recipe = self.recipe();
-        let positions = recipe.pooled(self.epoch.len());
+        let positions = recipe.count_pooled(self.epoch.len());
         let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule, positions));
         let in_shard = recipe.in_shard(positions);
         recipe.options.shuffle == Shuffle::Samples
@@ -267,11 +267,11 @@ impl Plan {
         let len = self.filled_len(step);
         let Some(positions) = self.epoch.positions(batch) else {
             let (pool, place) = self.pool_with(batch);
-            return Ok(fitted(pool.indices(place), len));
+            return Ok(fit_len(pool.indices(place), len));
         };
         let mut out = zeros(positions.end - positions.start)?;
         self.epoch.draws.fill(positions.start, &mut out);
-        Ok(fitted(out, len))
+        Ok(fit_len(out, len))
     }
 
     /// The samples that `rank` sees at `step`, if they are neighbours as stored: samples all count the same and are not
@@ -314,7 +314,7 @@ impl Plan {
             }
             None => {
                 let (pool, place) = self.pool_with(self.batch(step, rank)?);
-                Ok(pool.parts(place, self.recipe()).fitted(self.filled_len(step)))
+                Ok(pool.parts(place, self.recipe()).fit(self.filled_len(step)))
             }
         }
     }
@@ -363,7 +363,7 @@ impl Plan {
             let mut parts = self.parts(index, rank)?;
             step.batches.push(parts.samples.clone());
             let counted = self.batch_len(index, rank)? - self.fillers(index, rank)?;
-            parts = parts.fitted(Some(counted)).without(self.banned(index));
+            parts = parts.fit(Some(counted)).without(self.banned(index));
             let counted = parts.samples.len() as u64;
             step.counts.push(counted);
             step.samples += counted;
@@ -393,17 +393,17 @@ impl Plan {
             return Err(BatchingCause::SampleRange { sample, samples: self.samples() }.into());
         }
         let deal = self.deal();
-        let mut found = Vec::new();
+        let mut places = Vec::new();
         for (batch, first) in
             self.epoch.draws.find(sample).into_iter().flat_map(|position| self.batches_with(position))
         {
             for (step, rank) in deal.places(batch) {
                 let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
                 let indices = (first..counted).step_by(length(self.own_len(batch)));
-                found.extend(indices.map(|index| Place { step, rank, index }));
+                places.extend(indices.map(|index| Place { step, rank, index }));
             }
         }
-        Ok(found)
+        Ok(places)
     }
 
     /// The samples that have no weight at `step`, ascending. Each keeps its place in its batch, and is still among its
@@ -444,8 +444,8 @@ impl Plan {
         for sample in bans.all() {
             let places = self.slots(sample).unwrap_or_default();
             all += places.iter().filter(|place| is_banned(sample, place.step)).count() as u64;
-            let found = self.epoch.draws.find(sample).into_iter();
-            let batches = found.filter_map(|position| self.epoch.batch_of(position));
+            let positions = self.epoch.draws.find(sample).into_iter();
+            let batches = positions.filter_map(|position| self.epoch.batch_of(position));
             let batches = batches.filter(|batch| dealt.contains(batch));
             let steps = batches.map(|batch| (batch - deal.first()) / u64::from(self.world_size));
             once += steps.filter(|&step| is_banned(sample, step)).count() as u64;
@@ -472,7 +472,7 @@ impl Plan {
         let (deal, world_size) = (self.deal(), u64::from(self.world_size));
         let mut take = |number: u64, parts: Parts| {
             let step = number / world_size;
-            let parts = parts.fitted(self.filled_len(step));
+            let parts = parts.fit(self.filled_len(step));
             let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
             let elements = self.epoch.measure(&parts).padded;
             let fillers = match self.options().uneven {
@@ -480,7 +480,7 @@ impl Plan {
                 _ => 0,
             };
             let counted = parts.samples.len() as u64 - fillers;
-            visit(step, rank, &parts.fitted(Some(counted)).without(self.banned(step)), elements);
+            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), elements);
         };
         for place in 0..self.epoch.pools() {
             let pool = self.pool(place);

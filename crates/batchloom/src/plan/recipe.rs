@@ -68,7 +68,7 @@ impl Recipe {
     }
 
     /// The sizes that the rule is given.
-    pub(super) fn counted(&self) -> Option<&Sizes> {
+    pub(super) fn sizes_for_rule(&self) -> Option<&Sizes> {
         self.counted.as_ref().or(self.options.sizes.as_ref())
     }
 
@@ -134,12 +134,12 @@ impl Recipe {
     /// The number of samples in each shard but the last, or of all samples if there are no shards, where an epoch has
     /// `positions`.
     pub(super) fn in_shard(&self, positions: u64) -> u64 {
-        self.options.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
+        self.options.shard_size.unwrap_or(u64::MAX).min(self.count_kept(positions)).max(1)
     }
 
     /// The number of samples that pools are a part of, where an epoch has `positions`. Weights of sources may change,
     /// and with them the length of epochs; pools may not.
-    pub(super) fn pooled(&self, positions: u64) -> u64 {
+    pub(super) fn count_pooled(&self, positions: u64) -> u64 {
         if self.options.mix.is_some() { self.samples } else { positions }
     }
 
@@ -151,7 +151,7 @@ impl Recipe {
         }
         let in_shard = self.in_shard(positions);
         let in_pool = match self.options.shuffle == Shuffle::Samples || !rule.looks_at_sizes() {
-            true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
+            true => rule.samples_in_pool(in_shard, self.sizes_for_rule()).min(in_shard),
             false => in_shard,
         };
         // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
@@ -162,7 +162,7 @@ impl Recipe {
     }
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
-    pub(super) fn kept(&self, positions: u64) -> u64 {
+    pub(super) fn count_kept(&self, positions: u64) -> u64 {
         match self.options.rule.batch_size() {
             Some(batch_size) if self.options.drop_last && !self.is_homogeneous() => {
                 positions - positions % batch_size

@@ -36,9 +36,9 @@ pub fn restore_order<S: Copy + TryInto<u64>>(samples: &[S], results: usize) -> R
     let mut places: Vec<Option<usize>> = vec![None; samples.len()];
     for (place, sample) in samples.iter().enumerate() {
         let sample: Option<u64> = known(sample);
-        let found = sample.and_then(|sample| places.get_mut(usize::try_from(sample).ok()?));
-        if let Some(found) = found {
-            *found = Some(place);
+        let slot = sample.and_then(|sample| places.get_mut(usize::try_from(sample).ok()?));
+        if let Some(slot) = slot {
+            *slot = Some(place);
         }
     }
     let restored: Vec<usize> = places.iter().map_while(|&place| place).collect();

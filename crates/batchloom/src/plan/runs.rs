@@ -29,7 +29,7 @@ impl Runs {
             return Some(runs);
         }
         let key = Key::new(recipe.options.seed, epoch, Purpose::Offset);
-        Some(runs.moved(from + Permutation::new(choices, &key).get(0)))
+        Some(runs.move_by(from + Permutation::new(choices, &key).get(0)))
     }
 
     /// The least number of samples that runs are moved by, and the number of choices from there on.
@@ -50,7 +50,7 @@ impl Runs {
     }
 
     /// These runs, `by` samples on: towards the end where runs are dropped, and towards the start otherwise.
-    fn moved(self, by: u64) -> Self {
+    fn move_by(self, by: u64) -> Self {
         let first = if self.drop_last || by == 0 { by } else { self.batch_size - by };
         Self { first, ..self }
     }

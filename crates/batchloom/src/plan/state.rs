@@ -80,7 +80,7 @@ impl State {
 impl Plan {
     /// The state after `steps` steps of this plan. After the last one, it is the start of the next epoch.
     pub fn state(&self, steps: u64) -> State {
-        if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
+        if steps > 0 && steps >= self.steps() { self.next_epoch().at(0) } else { self.at(steps) }
     }
 
     /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at
@@ -173,17 +173,17 @@ impl Plan {
             return Err(StateCause::DamagedBatches { found: state.batches, expected }.into());
         }
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
-        let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
+        let rest = if plan.is_over() || rest.is_over() { rest.next_epoch() } else { rest };
         let rest = match self.recipe().sources() {
-            Some(mix) => rest.weighed_like(mix)?,
+            Some(mix) => rest.weigh_like(mix)?,
             None => rest,
         };
-        Ok(rest.banning())
+        Ok(rest.with_own_bans())
     }
 
     /// The same rest of an epoch, where the samples are banned that were asked for.
-    fn banning(self) -> Self {
-        let bans = self.recipe().bans.asked_from(self.epoch(), first(&self.past));
+    fn with_own_bans(self) -> Self {
+        let bans = self.recipe().bans.with_asked_from(self.epoch(), first(&self.past));
         if bans.changes() == self.recipe().bans.changes() {
             return self;
         }
@@ -193,7 +193,7 @@ impl Plan {
     }
 
     /// The same rest of an epoch, with the weights of `other` from its first undelivered pool on, if they differ.
-    fn weighed_like(self, other: &Mix) -> Result<Self> {
+    fn weigh_like(self, other: &Mix) -> Result<Self> {
         let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else {
             return Ok(self);
         };
@@ -203,11 +203,11 @@ impl Plan {
             return Err(PlanCause::conflict("largest_first", "other weights", reason).into());
         }
         let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
-        let mix = Some(mix.replaced(place, other));
+        let mix = Some(mix.replace_from(place, other));
         let recipe = self.recipe().with_options(|options| options.mix = mix);
         let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
         let rest = Self::new(epoch, self.world_size, self.past.clone());
-        Ok(if rest.is_over() { rest.following() } else { rest })
+        Ok(if rest.is_over() { rest.next_epoch() } else { rest })
     }
 
     /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and
@@ -242,7 +242,7 @@ impl Plan {
             return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
         }
         let rest = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
-        let rest = if rest.is_over() { rest.following() } else { rest };
+        let rest = if rest.is_over() { rest.next_epoch() } else { rest };
         rest.require_steps()?;
         Ok(rest)
     }
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// The next epoch, from its start. The last one, 2^64 - 1, is followed by itself.
-    pub(crate) fn following(&self) -> Self {
+    pub(crate) fn next_epoch(&self) -> Self {
         self.at_epoch(self.epoch().saturating_add(1))
     }
 
@@ -313,18 +313,18 @@ fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
 }
 
 /// Refuses lists that differ from the lists of the epoch under way.
-fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
-    if found == expected {
+fn require_lists(digest: Option<&str>, expected: Option<&str>) -> Result<()> {
+    if digest == expected {
         return Ok(());
     }
     let text = |digest: Option<&str>| digest.unwrap_or("missing").to_owned();
-    Err(StateCause::Lists { found: text(found), expected: text(expected) }.into())
+    Err(StateCause::Lists { found: text(digest), expected: text(expected) }.into())
 }
 
 /// Refuses a text that no state has as a digest. A run that begins has an empty one.
-fn require_digest(digest: &'static str, found: Option<&str>) -> Result<()> {
+fn require_digest(digest: &'static str, text: Option<&str>) -> Result<()> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    match found {
+    match text {
         Some(text) if !matches!(text.len(), 0 | 32) || !text.bytes().all(is_digit) => {
             Err(StateCause::DamagedDigest { digest, found: text.to_owned() }.into())
         }

@@ -97,7 +97,7 @@ impl Plan {
         let mut walk = Walk::new(self, Some(Cost::from(*cost)));
         let stats = walk.walk();
         let clock = walk.timed.unwrap_or_default();
-        (stats, Time { epoch: clock.steps, waiting: clock.waiting(self.world_size()) })
+        (stats, Time { epoch: clock.steps, waiting: clock.waiting_share(self.world_size()) })
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -112,7 +112,7 @@ impl Plan {
         let (first, dealt) = (deal.first(), deal.dealt());
         let earlier = self.samples_before(first, batch_size);
         let once = self.samples_before(first + dealt, batch_size) - earlier;
-        let filled = self.filled(first..first + dealt, batch_size);
+        let filled = self.count_filled(first..first + dealt, batch_size);
         // Places that only fill up are padding.
         let repeated = if self.options().uneven == Uneven::Mask { 0 } else { filled };
         let (banned, all_banned) = self.count_banned();
@@ -152,26 +152,26 @@ impl Plan {
     }
 
     /// The batches that are not full, at most two of them, and the number of samples that each lacks.
-    fn partial(&self, batch_size: u64) -> Vec<(u64, u64)> {
-        let mut found: Vec<(u64, u64)> = Vec::new();
+    fn find_partial(&self, batch_size: u64) -> Vec<(u64, u64)> {
+        let mut batches: Vec<(u64, u64)> = Vec::new();
         for batch in [0, self.epoch.len().saturating_sub(1)]
             .into_iter()
             .filter_map(|position| self.epoch.batch_of(position))
         {
             let lacking = batch_size - self.samples_in(batch);
-            if lacking > 0 && !found.contains(&(batch, lacking)) {
-                found.push((batch, lacking));
+            if lacking > 0 && !batches.contains(&(batch, lacking)) {
+                batches.push((batch, lacking));
             }
         }
-        found
+        batches
     }
 
     /// The number of places of the batches `dealt` and of those dealt again that hold no sample for the first time, if
     /// samples all count the same.
-    fn filled(&self, dealt: Range<u64>, batch_size: u64) -> u64 {
+    fn count_filled(&self, dealt: Range<u64>, batch_size: u64) -> u64 {
         let deal = self.deal();
         let len = |step: u64| self.filled_len(step);
-        let partial = self.partial(batch_size).into_iter().filter(|(batch, _)| dealt.contains(batch));
+        let partial = self.find_partial(batch_size).into_iter().filter(|(batch, _)| dealt.contains(batch));
         let in_partial = partial
             .filter_map(|(batch, lacking)| len(self.step_of(batch)).map(|len| len - (batch_size - lacking)));
         let again = self.steps().checked_sub(1).and_then(len).map_or(0, |len| len * deal.repeated());
@@ -185,13 +185,13 @@ impl Plan {
 
     /// The number of samples in the first `batches` batches, if samples all count the same.
     fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
-        let partial = self.partial(batch_size).into_iter().filter(|&(batch, _)| batch < batches);
+        let partial = self.find_partial(batch_size).into_iter().filter(|&(batch, _)| batch < batches);
         batches * batch_size - partial.map(|(_, lacking)| lacking).sum::<u64>()
     }
 
     /// The distinct sizes of some batches, filled up, if samples all count the same.
     fn uniform_sizes(&self, batches: Range<u64>, batch_size: u64) -> HashSet<u64> {
-        let partial: Vec<u64> = self.partial(batch_size).into_iter().map(|(batch, _)| batch).collect();
+        let partial: Vec<u64> = self.find_partial(batch_size).into_iter().map(|(batch, _)| batch).collect();
         let full = batches.clone().take(3).find(|batch| !partial.contains(batch));
         let all = full.into_iter().chain(partial.into_iter().filter(|batch| batches.contains(batch)));
         all.map(|batch| self.filled_len(self.step_of(batch)).unwrap_or_else(|| self.samples_in(batch)))
@@ -205,7 +205,7 @@ impl Plan {
         }
         let deal = self.deal();
         let dealt = deal.first()..deal.first() + deal.dealt();
-        let partial = self.partial(batch_size).into_iter().map(|(batch, _)| batch);
+        let partial = self.find_partial(batch_size).into_iter().map(|(batch, _)| batch);
         // Every other step has a full batch.
         let mut uneven: Vec<u64> =
             partial.filter(|batch| dealt.contains(batch)).map(|batch| self.step_of(batch)).collect();
@@ -276,7 +276,7 @@ impl Clock {
     }
 
     /// The share of the time of all ranks in which they wait.
-    fn waiting(&self, world_size: u32) -> f64 {
+    fn waiting_share(&self, world_size: u32) -> f64 {
         let all = self.steps * f64::from(world_size);
         quotient((all - self.busy).max(0.0), all)
     }
@@ -360,11 +360,11 @@ impl<'a> Walk<'a> {
         let epoch = &self.plan.epoch;
         let step = number / world_size;
         let once = if first { epoch.measure(&parts) } else { Measure::default() };
-        let banned = if first { self.banned(step, &parts) } else { Measure::default() };
+        let banned = if first { self.measure_banned(step, &parts) } else { Measure::default() };
         self.stats.banned += banned.samples;
         self.stats.banned_tokens += banned.real + banned.truncated_tokens;
-        let parts = parts.fitted(self.plan.filled_len(step));
-        let filled = epoch.measure(&parts).without(&self.banned(step, &parts));
+        let parts = parts.fit(self.plan.filled_len(step));
+        let filled = epoch.measure(&parts).without(&self.measure_banned(step, &parts));
         let once = once.without(&banned);
         // Places that only fill up are padding; others are delivered again.
         let measure = if self.plan.options().uneven == Uneven::Mask { once } else { filled };
@@ -391,10 +391,10 @@ impl<'a> Walk<'a> {
     }
 
     /// The members of a batch at `step` that are banned, measured.
-    fn banned(&self, step: u64, parts: &Parts) -> Measure {
+    fn measure_banned(&self, step: u64, parts: &Parts) -> Measure {
         match self.plan.banned(step) {
             [] => Measure::default(),
-            banned => self.plan.epoch.measure(&parts.chosen(|sample| banned.binary_search(&sample).is_ok())),
+            banned => self.plan.epoch.measure(&parts.choose(|sample| banned.binary_search(&sample).is_ok())),
         }
     }
 
@@ -414,7 +414,7 @@ impl<'a> Walk<'a> {
             - (stats.real + stats.truncated_tokens + stats.earlier_tokens + stats.banned_tokens);
         stats.padding = share(stats.padded - stats.real, stats.padded);
         stats.shapes = self.shapes.len() as u64;
-        stats.imbalance = self.clock.waiting(stats.world_size);
+        stats.imbalance = self.clock.waiting_share(stats.world_size);
         stats.mates_kept = self.plan.mates_kept();
         stats.length_correlation = rank_correlation(&self.means);
         let budget = self.plan.rule().budget();

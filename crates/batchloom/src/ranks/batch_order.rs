@@ -41,8 +41,8 @@ impl From<u32> for Dealt {
 
 impl BatchOrder<'_> {
     /// The batches in the order of dealing.
-    pub(crate) fn mixed(&self) -> Vec<u32> {
-        let mut batches = permuted(self.costs.len(), self.key);
+    pub(crate) fn mix(&self) -> Vec<u32> {
+        let mut batches = permute(self.costs.len(), self.key);
         if let Some(place) = self.find_largest(&batches) {
             batches.swap(0, place);
         }
@@ -51,9 +51,9 @@ impl BatchOrder<'_> {
 
     /// The batches in the order of dealing, such that the batches of a step cost about the same. `worlds` lists the
     /// parts of the epoch as (world size, batches taken), the present part last.
-    pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
+    pub(crate) fn balance(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
         let end = self.first + self.costs.len() as u64;
-        let (mut left, mut dealt) = (self.mixed(), Vec::new());
+        let (mut left, mut dealt) = (self.mix(), Vec::new());
         let mut from = 0_u64;
         for &(world_size, batches) in worlds {
             let to = from.saturating_add(batches);
@@ -61,7 +61,7 @@ impl BatchOrder<'_> {
             if start < to.min(end) {
                 let world_size = u64::from(world_size);
                 let open = (world_size - (start - from) % world_size) % world_size;
-                left = self.grouped(left, length(open), length(world_size), dealt.is_empty());
+                left = self.group_by_cost(left, length(open), length(world_size), dealt.is_empty());
                 let later = left.split_off(length(to.min(end) - start));
                 dealt.append(&mut left);
                 left = later;
@@ -74,8 +74,8 @@ impl BatchOrder<'_> {
 
     /// The batches in the order of dealing, such that the batches of a step have one key, in place of the cost. With
     /// `drop_last`, a step that the batches of its key do not fill is left out; otherwise batches of the key fill it.
-    pub(crate) fn homogeneous(&self, worlds: &[(u32, u64)], drop_last: bool, uneven: Uneven) -> Vec<Dealt> {
-        let (mixed, mut dealt) = (self.mixed(), Vec::new());
+    pub(crate) fn order_by_key(&self, worlds: &[(u32, u64)], drop_last: bool, uneven: Uneven) -> Vec<Dealt> {
+        let (mixed, mut dealt) = (self.mix(), Vec::new());
         let mut is_dealt = vec![false; mixed.len()];
         for &(world_size, batches) in worlds {
             let left = mixed.iter().copied().filter(|&batch| !is_dealt[length(u64::from(batch))]);
@@ -89,7 +89,7 @@ impl BatchOrder<'_> {
 
     /// Groups of `world_size` batches that cost about the same, in random order, after `open` batches that complete a
     /// step begun in the previous pool. The batches that fill no group are those that cost least.
-    fn grouped(&self, mut batches: Vec<u32>, open: usize, world_size: usize, first: bool) -> Vec<u32> {
+    fn group_by_cost(&self, mut batches: Vec<u32>, open: usize, world_size: usize, first: bool) -> Vec<u32> {
         batches.sort_by_key(|&batch| Reverse(self.cost(batch)));
         let open = open.min(batches.len());
         let groups = (batches.len() - open) / world_size;
@@ -103,7 +103,7 @@ impl BatchOrder<'_> {
         });
         let small = batches.split_off(groups * world_size);
         let (head, tail) = small.split_at(open);
-        let mut order = permuted(groups, self.key);
+        let mut order = permute(groups, self.key);
         let place = order.iter().position(|&group| largest == Some(length(u64::from(group))));
         place.into_iter().for_each(|place| order.swap(0, place));
         let body =
@@ -134,7 +134,7 @@ impl BatchOrder<'_> {
             }
         }
         let steps: Vec<&[Dealt]> = by_key.values().flat_map(|batches| batches.chunks(world_size)).collect();
-        let order = permuted(steps.len(), self.key);
+        let order = permute(steps.len(), self.key);
         order.iter().flat_map(|&step| steps[length(u64::from(step))]).copied().collect()
     }
 
@@ -150,7 +150,7 @@ impl BatchOrder<'_> {
 }
 
 /// The numbers below `count`, shuffled if there is a key.
-fn permuted(count: usize, key: Option<&Key>) -> Vec<u32> {
+fn permute(count: usize, key: Option<&Key>) -> Vec<u32> {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     match key {
         None => (0..count).collect(),

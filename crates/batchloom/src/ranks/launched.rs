@@ -46,9 +46,10 @@ pub fn launched_by(get: impl Fn(&str) -> Option<String>) -> Result<Option<(u32, 
     if rank.is_none() && world_size.is_none() {
         return Ok(None);
     }
-    let found = number(world_size).and_then(|world_size| Some((rank_of(&get, world_size)?, world_size)));
-    match found.filter(|(rank, world_size)| rank < world_size && *world_size <= super::MOST_RANKS) {
-        Some(found) => Ok(Some(found)),
+    let rank_and_size =
+        number(world_size).and_then(|world_size| Some((rank_of(&get, world_size)?, world_size)));
+    match rank_and_size.filter(|(rank, world_size)| rank < world_size && *world_size <= super::MOST_RANKS) {
+        Some(rank_and_size) => Ok(Some(rank_and_size)),
         None => {
             let said = |name: &&str| Some(format!("{name}={:?}", get(name)?));
             Err(RanksCause::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") }

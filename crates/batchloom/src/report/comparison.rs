@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 use super::error::ReportCause;
-use super::statistics::counted;
+use super::statistics::count_in_words;
 use crate::batching::error::BatchingCause;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
@@ -176,12 +176,12 @@ impl Comparison {
             .rules
             .iter()
             .enumerate()
-            .filter(|(_, found)| !found.rule.packs() && (found.is_whole() || !best.is_whole()));
+            .filter(|(_, entry)| !entry.rule.packs() && (entry.is_whole() || !best.is_whole()));
         let padded =
             padded.min_by(|(_, a), (_, b)| a.work().total_cmp(&b.work())).filter(|_| best.rule.packs());
-        let otherwise = padded.map(|(_, found)| {
-            let more = (found.work() / best.work().max(f64::MIN_POSITIVE) - 1.0) * 100.0;
-            format!("; without packing {} is best, with {more:.1}% more work", found.rule)
+        let otherwise = padded.map(|(_, entry)| {
+            let more = (entry.work() / best.work().max(f64::MIN_POSITIVE) - 1.0) * 100.0;
+            format!("; without packing {} is best, with {more:.1}% more work", entry.rule)
         });
         let (against, otherwise) = (against.unwrap_or_default(), otherwise.unwrap_or_default());
         format!("{name} is best: {facts}{against}{lossy}{otherwise}.")
@@ -191,10 +191,10 @@ impl Comparison {
 /// The place of the rule of least work, of those that deliver every sample whole if there are some. Of rules that are
 /// close, the first.
 fn best(rules: &[Compared]) -> Option<usize> {
-    let loses = rules.iter().all(|found| !found.is_whole());
-    let allowed = || rules.iter().enumerate().filter(move |(_, found)| loses || found.is_whole());
-    let least = allowed().map(|(_, found)| found.work()).min_by(f64::total_cmp)?;
-    allowed().find(|(_, found)| found.work() <= least * CLOSE).map(|(place, _)| place)
+    let loses = rules.iter().all(|entry| !entry.is_whole());
+    let allowed = || rules.iter().enumerate().filter(move |(_, entry)| loses || entry.is_whole());
+    let least = allowed().map(|(_, entry)| entry.work()).min_by(f64::total_cmp)?;
+    allowed().find(|(_, entry)| entry.work() <= least * CLOSE).map(|(place, _)| place)
 }
 
 impl Compared {
@@ -245,19 +245,19 @@ impl Comparison {
         let best = self.rules[self.best].work().max(f64::MIN_POSITIVE);
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         let maybe = |share: Option<f64>| share.map_or("-".to_owned(), percent);
-        let row = |found: &Compared| {
-            let stats = &found.stats;
+        let row = |entry: &Compared| {
+            let stats = &entry.stats;
             vec![
                 stats.steps.to_string(),
                 percent(stats.padding),
-                percent(found.waiting),
+                percent(entry.waiting),
                 stats.shapes.to_string(),
                 stats.largest.to_string(),
                 maybe(stats.efficiency),
                 maybe(stats.mates_kept),
                 (stats.dropped + stats.truncated).to_string(),
-                format!("{:.2}", found.work() / best),
-                found.planned.as_millis().to_string(),
+                format!("{:.2}", entry.work() / best),
+                entry.planned.as_millis().to_string(),
             ]
         };
         self.rules.iter().map(row).collect()
@@ -268,8 +268,9 @@ impl Comparison {
 /// rule has a separate line, for terminals of 80 columns.
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));
-        writeln!(formatter, "{samples}, {tokens}, {}", counted(self.world_size.into(), "rank"))?;
+        let (samples, tokens) =
+            (count_in_words(self.samples, "sample"), count_in_words(self.tokens, "token"));
+        writeln!(formatter, "{samples}, {tokens}, {}", count_in_words(self.world_size.into(), "rank"))?;
         let cells = self.cells();
         let width = |column: usize| {
             let widest = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -284,8 +285,8 @@ impl fmt::Display for Comparison {
             }
         };
         let mut lines = vec![line(COLUMNS.map(|(name, _)| name).to_vec(), "rule")];
-        for (row, found) in cells.iter().zip(&self.rules) {
-            lines.push(line(row.iter().map(String::as_str).collect(), &found.rule.to_string()));
+        for (row, entry) in cells.iter().zip(&self.rules) {
+            lines.push(line(row.iter().map(String::as_str).collect(), &entry.rule.to_string()));
         }
         writeln!(formatter, "{}\n", lines.join("\n"))?;
         writeln!(formatter, "{}", self.verdict())

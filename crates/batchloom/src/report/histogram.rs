@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::statistics::{counted, grouped};
+use super::statistics::{count_in_words, group_digits};
 
 /// The most bins.
 const BINS: u32 = 32;
@@ -89,8 +89,8 @@ fn edges(least: u32, median: u32, most: u32) -> Vec<u32> {
     let is_skewed = f64::from(most) > SKEWED * f64::from(median.max(1));
     let (start, end) = (f64::from(least.max(1)), f64::from(most) + 1.0);
     let edge = |place: u32| match is_skewed {
-        true => whole(start * (end / start).powf(f64::from(place) / f64::from(BINS))),
-        false => least + whole(f64::from(place) * (f64::from(lengths) + 1.0) / f64::from(BINS)),
+        true => to_integer(start * (end / start).powf(f64::from(place) / f64::from(BINS))),
+        false => least + to_integer(f64::from(place) * (f64::from(lengths) + 1.0) / f64::from(BINS)),
     };
     let mut edges: Vec<u32> = (0..BINS).map(edge).collect();
     edges[0] = least;
@@ -104,7 +104,7 @@ fn edges(least: u32, median: u32, most: u32) -> Vec<u32> {
     clippy::cast_sign_loss,
     reason = "a length, which was 32 bits before"
 )]
-fn whole(number: f64) -> u32 {
+fn to_integer(number: f64) -> u32 {
     number as u32
 }
 
@@ -123,7 +123,8 @@ fn bins(sorted: &[u32], edges: &[u32]) -> Vec<Bin> {
 /// Prints the quantiles, and a bar for each bin: 60 columns.
 impl fmt::Display for Histogram {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));
+        let (samples, tokens) =
+            (count_in_words(self.samples, "sample"), count_in_words(self.tokens, "token"));
         writeln!(formatter, "{samples}, {tokens}, mean {:.1}", self.mean)?;
         let quantiles = self.quantiles.iter().map(|(percent, length)| format!("{percent}%: {length}"));
         let quantiles = quantiles.collect::<Vec<_>>().join(", ");
@@ -132,7 +133,7 @@ impl fmt::Display for Histogram {
         let fullest = self.bins.iter().map(|bin| bin.samples).max().unwrap_or(0).max(1) as f64;
         for bin in &self.bins {
             let filled = eighths(bin.samples as f64 / fullest);
-            let count = grouped(bin.samples);
+            let count = group_digits(bin.samples);
             let to = if bin.first == bin.last { String::new() } else { format!("-{}", bin.last) };
             let name = format!("{:>width$}{to:<wide$}", bin.first, wide = width + 1);
             writeln!(formatter, "{name} {filled} {count}")?;
@@ -143,7 +144,7 @@ impl fmt::Display for Histogram {
 
 /// A bar for a share of 1: full blocks, and one of up to eight eighths.
 fn eighths(share: f64) -> String {
-    let all = whole((share * (BAR * 8) as f64).ceil());
+    let all = to_integer((share * (BAR * 8) as f64).ceil());
     let rest = match all % 8 {
         0 => "",
         1 => "▏",

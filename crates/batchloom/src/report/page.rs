@@ -1,7 +1,7 @@
 //! The page: sections of HTML, each with its picture.
 
 use super::pictures::{self, Drawn, HEIGHT, WIDTH};
-use super::statistics::grouped;
+use super::statistics::group_digits;
 use super::{Comparison, Histogram};
 use crate::Plan;
 
@@ -60,8 +60,8 @@ impl Page {
         let grows = width(histogram.bins.last()) > 2 * width(histogram.bins.first()).max(1);
         let text = format!(
             "{} samples, {} tokens, mean {:.1}. {} Left to right: lengths{}.",
-            grouped(histogram.samples),
-            grouped(histogram.tokens),
+            group_digits(histogram.samples),
+            group_digits(histogram.tokens),
             histogram.mean,
             shares.collect::<Vec<_>>().join(" "),
             if grows { "; each bar holds a wider range than the one before" } else { "" },
@@ -82,9 +82,9 @@ impl Page {
     pub fn comparison(mut self, comparison: &Comparison) -> Self {
         let text = format!(
             "{} samples over {} ranks, an epoch by each rule. {}",
-            grouped(comparison.samples),
+            group_digits(comparison.samples),
             comparison.world_size,
-            escaped(&comparison.verdict()),
+            escape(&comparison.verdict()),
         );
         self.sections.push(section("Rules", &text, &format!("{}{}", areas(comparison), rules(comparison))));
         self
@@ -100,7 +100,7 @@ impl Page {
         let table = format!("<table class=\"stats\">\n{}\n</table>", rows.collect::<Vec<_>>().join("\n"));
         let text = format!(
             "Rule <code>{}</code>, fingerprint <code>{}</code>.",
-            escaped(&plan.rule().to_string()),
+            escape(&plan.rule().to_string()),
             plan.fingerprint()
         );
         self.sections.push(section("What it costs", &text, &table));
@@ -128,7 +128,7 @@ impl Page {
 
     /// The page as text.
     pub fn html(&self) -> String {
-        let title = escaped(&self.title);
+        let title = escape(&self.title);
         let sections = self.sections.join("\n");
         let mut parts = TEMPLATE.split("$title");
         let page = parts.next().unwrap_or_default().to_owned();
@@ -149,22 +149,22 @@ fn picture(id: &str, label: &str, shapes: &str) -> String {
 
 /// A bar for each rule: elements of samples, padding and repeats, and elements that ranks could have computed while they waited.
 fn areas(comparison: &Comparison) -> String {
-    let computed = |found: &super::Compared| {
+    let computed = |entry: &super::Compared| {
         // What is delivered again to fill the last step is no more use than padding.
-        let (real, padded) = (found.stats.real - found.stats.repeated_tokens, found.stats.padded as f64);
-        let all = padded / (1.0 - found.waiting).max(f64::MIN_POSITIVE);
+        let (real, padded) = (entry.stats.real - entry.stats.repeated_tokens, entry.stats.padded as f64);
+        let all = padded / (1.0 - entry.waiting).max(f64::MIN_POSITIVE);
         [real as f64, padded - real as f64, all - padded]
     };
-    let all = |found: &super::Compared| computed(found).iter().sum::<f64>();
+    let all = |entry: &super::Compared| computed(entry).iter().sum::<f64>();
     let most = comparison.rules.iter().map(all).fold(1.0, f64::max);
-    let bar = |(place, found): (usize, &super::Compared)| {
-        let parts = computed(found).into_iter().zip(["real", "padding", "waiting"]);
+    let bar = |(place, entry): (usize, &super::Compared)| {
+        let parts = computed(entry).into_iter().zip(["real", "padding", "waiting"]);
         let parts = parts.map(|(elements, name)| {
             let (width, count) = (elements / most * 100.0, format!("{elements:.0} {name}"));
             format!("<i class=\"{name}\" style=\"width:{width:.2}%\" title=\"{count}\"></i>")
         });
         let mark = if place == comparison.best { " class=\"best\"" } else { "" };
-        let (rule, parts) = (escaped(&found.rule.to_string()), parts.collect::<String>());
+        let (rule, parts) = (escape(&entry.rule.to_string()), parts.collect::<String>());
         format!("<p{mark}><code>{rule}</code></p><div class=\"bar\">{parts}</div>")
     };
     let bars: String = comparison.rules.iter().enumerate().map(bar).collect();
@@ -176,7 +176,7 @@ impl Comparison {
     /// The table and the verdict as a piece of HTML, for notebooks.
     pub fn html(&self) -> String {
         let style = "text-align:left;font-variant-numeric:tabular-nums";
-        let verdict = escaped(&self.verdict());
+        let verdict = escape(&self.verdict());
         format!("<div style=\"{style}\">\n{}\n<p>{verdict}</p></div>", table(self))
     }
 }
@@ -184,33 +184,33 @@ impl Comparison {
 /// The table of rules, and the meanings of its columns.
 fn rules(comparison: &Comparison) -> String {
     let meanings = Comparison::columns().into_iter().map(|(name, meaning)| format!("{name}: {meaning}"));
-    let meanings = escaped(&meanings.collect::<Vec<_>>().join("; "));
+    let meanings = escape(&meanings.collect::<Vec<_>>().join("; "));
     format!("<div class=\"wide\">{}</div>\n<p class=\"note\">{meanings}.</p>", table(comparison))
 }
 
 fn table(comparison: &Comparison) -> String {
     let head: String = Comparison::columns()
         .into_iter()
-        .map(|(name, meaning)| format!("<th title=\"{}\">{name}", escaped(meaning)))
+        .map(|(name, meaning)| format!("<th title=\"{}\">{name}", escape(meaning)))
         .collect();
-    let row = |(found, cells): (&super::Compared, Vec<String>)| {
+    let row = |(entry, cells): (&super::Compared, Vec<String>)| {
         let cells: String = cells.into_iter().map(|cell| format!("<td>{cell}")).collect();
-        format!("<tr><td><code>{}</code>{cells}", escaped(&found.rule.to_string()))
+        format!("<tr><td><code>{}</code>{cells}", escape(&entry.rule.to_string()))
     };
     let rows: Vec<_> = comparison.rules.iter().zip(comparison.cells()).map(row).collect();
     format!("<table class=\"rules\">\n<tr><th>rule{head}\n{}\n</table>", rows.join("\n"))
 }
 
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut found, letter| {
+fn escape(text: &str) -> String {
+    text.chars().fold(String::new(), |mut html, letter| {
         match letter {
-            '&' => found.push_str("&amp;"),
-            '<' => found.push_str("&lt;"),
-            '>' => found.push_str("&gt;"),
-            '"' => found.push_str("&quot;"),
-            '\'' => found.push_str("&#x27;"),
-            letter => found.push(letter),
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#x27;"),
+            letter => html.push(letter),
         }
-        found
+        html
     })
 }

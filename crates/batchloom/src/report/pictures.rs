@@ -1,7 +1,7 @@
 //! The pictures of a page: inline SVG in the colours of the page.
 
 use super::Histogram;
-use super::statistics::grouped;
+use super::statistics::group_digits;
 use crate::Plan;
 use crate::plan::Stats;
 
@@ -39,7 +39,8 @@ impl Drawn {
 
     fn by_number(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let ranks = |&step: &u64| ranks.iter().map(move |&rank| (step, rank));
-        let batch = |(step, rank)| plan.batch_elements(step, rank).ok().map(|found| (step, rank, found));
+        let batch =
+            |(step, rank)| plan.batch_elements(step, rank).ok().map(|elements| (step, rank, elements));
         let places = |&sample: &u64| {
             let places = plan.places(sample).unwrap_or_default();
             places.into_iter().map(move |place| (sample, place.step))
@@ -151,7 +152,7 @@ pub(super) fn bins(histogram: &Histogram) -> String {
     let bar = |(place, bin): (usize, &super::Bin)| {
         let (x, tall) = (place as f64 * width, bin.samples as f64 / fullest * HEIGHT);
         let (y, wide) = (HEIGHT - tall, width * 0.92);
-        let samples = grouped(bin.samples);
+        let samples = group_digits(bin.samples);
         format!(
             "<path d=\"M{x:.2} {y:.2}h{wide:.2}V{HEIGHT}h-{wide:.2}z\">\
              <title>{} to {}: {samples} samples</title></path>",

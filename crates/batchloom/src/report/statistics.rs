@@ -33,7 +33,7 @@ pub enum Value {
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Self::Count(number) => grouped(*number),
+            Self::Count(number) => group_digits(*number),
             Self::Share(share) => format!("{:.2}%", share * 100.0),
             Self::Correlation(number) => format!("{number:+.3}"),
             Self::Absent => "-".to_owned(),
@@ -97,20 +97,20 @@ impl Stats {
 }
 
 /// A number of things in words: `1 sample`, `12,345 samples`.
-pub(super) fn counted(number: u64, thing: &str) -> String {
+pub(super) fn count_in_words(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", grouped(number))
+    format!("{} {thing}{plural}", group_digits(number))
 }
 
 /// A number with a comma before every third digit.
-pub(super) fn grouped(number: u64) -> String {
+pub(super) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
-    let mut found = String::new();
+    let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            found.push(',');
+            text.push(',');
         }
-        found.push(digit);
+        text.push(digit);
     }
-    found
+    text
 }

@@ -47,7 +47,7 @@ impl Meter {
     }
 
     /// Counts time that a worker spent without work.
-    pub(crate) fn idle(&self, time: Duration) {
+    pub(crate) fn count_idle(&self, time: Duration) {
         self.idle.fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 

@@ -48,7 +48,7 @@ use crate::{Plan, Result};
 pub struct Run {
     rank: u32,
     /// The epoch that began last, or the next one before it begins.
-    part: Part,
+    part: EpochPart,
     /// The progress in it, once it has begun.
     progress: Option<Arc<Progress>>,
     /// The latest iteration, where the run has left its epoch since.
@@ -57,7 +57,7 @@ pub struct Run {
 
 /// An epoch, or the rest of one, and the run before it.
 #[derive(Debug, Clone)]
-struct Part {
+struct EpochPart {
     plan: Plan,
     /// The number of steps that the run took before this part.
     taken: u64,
@@ -70,18 +70,18 @@ struct Part {
 /// An iteration that the run has left, after some of its batches.
 #[derive(Debug)]
 struct Left {
-    part: Part,
+    part: EpochPart,
     steps: u64,
 }
 
-impl Part {
+impl EpochPart {
     fn new(plan: Plan, taken: u64, before: String) -> Self {
         Self { plan, taken, before, next: OnceLock::new() }
     }
 
     /// The plan of the epoch after it.
     fn next(&self) -> &Plan {
-        self.next.get_or_init(|| self.plan.following())
+        self.next.get_or_init(|| self.plan.next_epoch())
     }
 
     /// The state of the run after `steps` of its steps, or at its end.
@@ -123,7 +123,7 @@ impl Run {
     /// [`Kind::Argument`](crate::Kind::Argument) if the plan has no such rank.
     pub fn new(plan: Plan, rank: u32) -> Result<Self> {
         plan.require_rank(rank)?;
-        Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None })
+        Ok(Self { rank, part: EpochPart::new(plan, 0, String::new()), progress: None, left: None })
     }
 
     /// The rank that is served.
@@ -143,7 +143,7 @@ impl Run {
 
     /// The plan of the epoch under way, or else of the next one.
     pub fn current(&self) -> Plan {
-        if self.live().is_some() { self.part.plan.clone() } else { self.upcoming() }
+        if self.live_progress().is_some() { self.part.plan.clone() } else { self.upcoming() }
     }
 
     /// The plan of a whole epoch of this run.
@@ -161,7 +161,7 @@ impl Run {
 
     /// The number of batches in the whole of that epoch, whatever was taken of it.
     pub fn len(&self) -> u64 {
-        self.current().whole().steps_of(self.rank)
+        self.current().whole_epoch().steps_of(self.rank)
     }
 
     /// Returns true if that number is 0, which happens only if a rule drops every sample of an epoch.
@@ -172,7 +172,7 @@ impl Run {
     /// The number of batches that are left of that epoch: all of them, unless it is under way, or a state in it was
     /// loaded.
     pub fn remaining(&self) -> u64 {
-        match self.live() {
+        match self.live_progress() {
             Some(progress) => progress.left(),
             None => self.upcoming().steps_of(self.rank),
         }
@@ -362,7 +362,7 @@ impl Run {
     }
 
     /// The same run for another rank from the next epoch on, which has the plan `plan`.
-    pub(crate) fn served(&self, rank: u32, plan: Plan) -> Self {
+    pub(crate) fn for_rank(&self, rank: u32, plan: Plan) -> Self {
         let (part, progress) = (self.part.clone(), self.progress.clone());
         let mut other = Self { rank: self.rank, part, progress, left: None };
         other.serve_plan(rank, plan);
@@ -400,7 +400,7 @@ impl Run {
     }
 
     /// The progress of the epoch under way.
-    fn live(&self) -> Option<&Progress> {
+    fn live_progress(&self) -> Option<&Progress> {
         self.progress.as_deref().filter(|progress| progress.is_live())
     }
 
@@ -414,7 +414,7 @@ impl Run {
         let (steps, is_over) = self.place();
         let is_left = self.is_begun() || plan.epoch() != self.part.plan.epoch();
         let before = if is_left { self.part.digest_after(steps, is_over) } else { self.part.before.clone() };
-        let next = Part::new(plan, self.part.steps(steps, is_over), before);
+        let next = EpochPart::new(plan, self.part.steps(steps, is_over), before);
         let part = std::mem::replace(&mut self.part, next);
         if self.progress.take().is_some() {
             self.left = Some(Left { part, steps });

@@ -46,11 +46,11 @@ impl Buffer {
         // This is only advice: if the kernel has no large pages, small ones do.
         #[cfg(target_os = "linux")]
         drop(map.advise(memmap2::Advice::HugePage));
-        Ok(Self::lent(map))
+        Ok(Self::take_over(map))
     }
 
     /// Takes over memory that a caller allocated.
-    pub(crate) fn lent(memory: impl Memory) -> Self {
+    pub(crate) fn take_over(memory: impl Memory) -> Self {
         let mut owner = Arc::new(memory);
         let bytes: &mut [u8] = Arc::get_mut(&mut owner).map_or(&mut [], AsMut::as_mut);
         Self { start: bytes.as_mut_ptr(), len: bytes.len(), _owner: owner }

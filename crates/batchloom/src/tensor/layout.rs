@@ -82,7 +82,7 @@ impl Layout {
     }
 
     /// The same layout from another offset on.
-    pub(crate) fn starting(self, offset: usize) -> Self {
+    pub(crate) fn starting_at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
 
@@ -201,13 +201,13 @@ impl Rows {
     /// The byte offset of row `row`, which is not checked.
     #[inline(always)]
     pub(crate) fn start(&self, row: usize) -> usize {
-        moved(self.offset, self.stride, row)
+        step_from(self.offset, self.stride, row)
     }
 }
 
 /// `start + stride * count`, for a place that a layout was checked to hold: for any other, a bounds check fails later.
 #[inline(always)]
-pub(crate) fn moved(start: usize, stride: isize, count: usize) -> usize {
+pub(crate) fn step_from(start: usize, stride: isize, count: usize) -> usize {
     start.wrapping_add_signed(stride.wrapping_mul(count.cast_signed()))
 }
 

@@ -20,7 +20,7 @@ mod tensor;
 
 pub use dtype::{DType, Element};
 pub use layout::Layout;
-pub(crate) use layout::{Rows, moved};
+pub(crate) use layout::{Rows, step_from};
 pub use sequences::Sequences;
 pub(crate) use sparse_rows::{Column, is_ascending};
 pub use sparse_rows::{SparseLayout, SparseRows};

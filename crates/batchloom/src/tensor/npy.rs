@@ -46,13 +46,13 @@ impl Tensor {
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
         let (text, start) = header_of(&file)?;
-        let Header { dtype, is_fortran, shape } = described(text)?;
+        let Header { dtype, is_fortran, shape } = parse_header(text)?;
         let values = file.slice(start..);
         let compact = Layout::compact(&shape, dtype.size());
         let layout = compact.filter(|layout| layout.elements() * dtype.size() == values.len());
         let layout = layout.ok_or_else(|| {
-            let found = values.len();
-            no_file(format!("its header tells of {dtype} of shape {shape:?}, and {found} bytes follow"))
+            let length = values.len();
+            no_file(format!("its header tells of {dtype} of shape {shape:?}, and {length} bytes follow"))
         })?;
         match is_fortran {
             false => Self::new(values, dtype, &shape, layout.strides(), 0),
@@ -84,7 +84,7 @@ fn header_of(file: &[u8]) -> Result<(&str, usize)> {
 }
 
 /// Reads the text of a header, a dict of Python.
-fn described(text: &str) -> Result<Header> {
+fn parse_header(text: &str) -> Result<Header> {
     let wrong = || {
         let shown: String = text.trim_end().chars().take(200).collect();
         no_file(format!("its header is {shown}; expected descr, fortran_order and shape"))
@@ -93,25 +93,25 @@ fn described(text: &str) -> Result<Header> {
     let mut rest =
         text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?.trim();
     while !rest.is_empty() {
-        let (key, after) = quoted(rest).ok_or_else(wrong)?;
+        let (key, after) = parse_quoted(rest).ok_or_else(wrong)?;
         let value = after.trim_start().strip_prefix(':').ok_or_else(wrong)?.trim_start();
         let after = match key {
-            "descr" => match quoted(value) {
-                Some((found, after)) => {
-                    descr = Some(found);
+            "descr" => match parse_quoted(value) {
+                Some((spelling, after)) => {
+                    descr = Some(spelling);
                     after
                 }
                 // A list describes records.
                 None => return Err(no_numbers(value)),
             },
             "fortran_order" => {
-                let (found, after) = truth(value).ok_or_else(wrong)?;
-                is_fortran = Some(found);
+                let (flag, after) = truth(value).ok_or_else(wrong)?;
+                is_fortran = Some(flag);
                 after
             }
             "shape" => {
-                let (found, after) = lengths(value).ok_or_else(wrong)?;
-                shape = Some(found);
+                let (extents, after) = lengths(value).ok_or_else(wrong)?;
+                shape = Some(extents);
                 after
             }
             _ => return Err(wrong()),
@@ -126,11 +126,11 @@ fn described(text: &str) -> Result<Header> {
     let (Some(descr), Some(is_fortran), Some(shape)) = (descr, is_fortran, shape) else {
         return Err(wrong());
     };
-    Ok(Header { dtype: named(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
+    Ok(Header { dtype: parse_dtype(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
 }
 
 /// A text in quotes, and what follows it.
-fn quoted(text: &str) -> Option<(&str, &str)> {
+fn parse_quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|first| ['\'', '"'].contains(first))?;
     text[1..].split_once(quote)
 }
@@ -146,18 +146,18 @@ fn lengths(text: &str) -> Option<(Vec<usize>, &str)> {
     let inside = inside.trim();
     let inside = inside.strip_suffix(',').unwrap_or(inside);
     let number = |text: &str| text.trim().trim_end_matches('L').parse().ok();
-    let found: Option<Vec<usize>> = match inside.is_empty() {
+    let lengths: Option<Vec<usize>> = match inside.is_empty() {
         true => Some(Vec::new()),
         false => inside.split(',').map(number).collect(),
     };
-    Some((found?, after))
+    Some((lengths?, after))
 }
 
 /// The type that NumPy writes so, in the byte order of this machine.
-fn named(descr: &str) -> Option<DType> {
+fn parse_dtype(descr: &str) -> Option<DType> {
     let own = if cfg!(target_endian = "little") { '<' } else { '>' };
     let (order, kind) = descr.split_at_checked(1)?;
-    let found = match kind {
+    let dtype = match kind {
         "b1" => DType::Bool,
         "u1" => DType::U8,
         "u2" => DType::U16,
@@ -174,7 +174,7 @@ fn named(descr: &str) -> Option<DType> {
         "c16" => DType::C128,
         _ => return None,
     };
-    (found.size() == 1 || order.starts_with([own, '='])).then_some(found)
+    (dtype.size() == 1 || order.starts_with([own, '='])).then_some(dtype)
 }
 
 /// The strides of an array with the first index varying fastest.

@@ -30,14 +30,14 @@ impl Tensor {
     /// such as floats of four bits.
     pub fn from_safetensors(file: impl Into<Bytes>) -> Result<Vec<(String, Self)>> {
         let file = file.into();
-        let found = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;
-        let mut views = found.tensors();
+        let archive = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;
+        let mut views = archive.tensors();
         views.sort_by(|(name, view), (other, next)| {
             (view.data().as_ptr(), name).cmp(&(next.data().as_ptr(), other))
         });
         let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
             let dtype = view.dtype();
-            let dtype = known(dtype)
+            let dtype = convert_dtype(dtype)
                 .ok_or_else(|| no_file(format!("array {name} is of type {dtype:?}, which is not here")))?;
             let tensor = Self::from_bytes(file.slice_ref(view.data()), dtype, view.shape())?;
             Ok((name, tensor))
@@ -47,7 +47,7 @@ impl Tensor {
 }
 
 /// The type of the engine for one of the format.
-fn known(dtype: Dtype) -> Option<DType> {
+fn convert_dtype(dtype: Dtype) -> Option<DType> {
     Some(match dtype {
         Dtype::BOOL => DType::Bool,
         Dtype::U8 => DType::U8,

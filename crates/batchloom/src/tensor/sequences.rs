@@ -94,7 +94,7 @@ impl Sequences {
     }
 
     /// The same samples, if the value at each place is a row of `order`.
-    pub(crate) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
+    pub(crate) fn with_order(self, order: Option<Arc<[u64]>>) -> Self {
         Self { order, ..self }
     }
 
@@ -105,7 +105,7 @@ impl Sequences {
     /// [`Kind::Data`](crate::Kind::Data) if the shapes do not add up to the values, or if these are not one compact
     /// dimension; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
-        let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
+        let (count, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));
         let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
         let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
@@ -114,9 +114,9 @@ impl Sequences {
                 TensorCause::NotCompact { field: name.to_owned(), found: values.shape().to_vec() }.into()
             );
         }
-        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
+        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(count) {
             let expected = total.unwrap_or(usize::MAX);
-            return Err(TensorCause::Shape { values: found, shape, expected }.into());
+            return Err(TensorCause::Shape { values: count, shape, expected }.into());
         }
         memory::require_each(shapes.len(), SAMPLE_BYTES)?;
         let differs =
@@ -136,9 +136,9 @@ impl Sequences {
         });
         let starts = starts.collect();
         let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
-        let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
+        let shape = [&[count.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
-        let values = values.ok_or(TensorCause::Shape { values: found, shape, expected: usize::MAX })?;
+        let values = values.ok_or(TensorCause::Shape { values: count, shape, expected: usize::MAX })?;
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         Ok(Self { values, rows, order: None, starts, extents, leading, varying })

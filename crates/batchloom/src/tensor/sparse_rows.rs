@@ -79,9 +79,9 @@ impl SparseRows {
                 return Err(TensorCause::Elsewhere { field: name }.into());
             }
         }
-        let (found, expected) = (values.shape()[0], columns.shape()[0]);
-        if found != expected {
-            return Err(TensorCause::SparseValues { field: name, found, expected }.into());
+        let (length, expected) = (values.shape()[0], columns.shape()[0]);
+        if length != expected {
+            return Err(TensorCause::SparseValues { field: name, found: length, expected }.into());
         }
         let rows = Self { name, offsets, columns, values, width, layout: SparseLayout::default() };
         rows.check_offsets()?;
@@ -154,7 +154,7 @@ impl SparseRows {
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix.
-    pub(crate) fn checked<'a, C: Column>(
+    pub(crate) fn check_columns<'a, C: Column>(
         &self,
         columns: &'a [C],
         row: usize,
@@ -162,12 +162,12 @@ impl SparseRows {
     ) -> Result<&'a [C]> {
         let columns = &columns[entries];
         // No branch for each column: the loop is one of vectors. A negative number is a large one.
-        let most = columns.iter().fold(0, |most: u64, column| most.max(column.unsigned()));
+        let most = columns.iter().fold(0, |most: u64, column| most.max(column.to_unsigned()));
         if columns.is_empty() || most < self.width as u64 {
             return Ok(columns);
         }
-        let wrong = columns.iter().find(|column| column.unsigned() >= self.width as u64);
-        let column = wrong.map_or(0, |column| column.signed());
+        let wrong = columns.iter().find(|column| column.to_unsigned() >= self.width as u64);
+        let column = wrong.map_or(0, |column| column.to_signed());
         Err(TensorCause::SparseColumn {
             field: self.name.clone(),
             row: row as u64,
@@ -197,7 +197,7 @@ impl SparseRows {
     ) -> Result<bool> {
         let mut repeats = false;
         for (row, entries) in rows {
-            let columns = self.checked(columns, row, entries)?;
+            let columns = self.check_columns(columns, row, entries)?;
             repeats |= !is_ascending(columns) && self.repeats(columns, row)?;
         }
         Ok(repeats)
@@ -221,7 +221,7 @@ impl SparseRows {
                 | DType::F8E5M2
                 | DType::F8E5M2FNUZ
         ) {
-            let (field, column) = (self.name.clone(), pair[0].signed());
+            let (field, column) = (self.name.clone(), pair[0].to_signed());
             return Err(TensorCause::SparseRepeat { field, row: row as u64, column, dtype }.into());
         }
         Ok(true)
@@ -256,30 +256,30 @@ impl SparseRows {
 /// The number of a column, in either width.
 pub(crate) trait Column: Element + Ord {
     /// The number; a large one if it is negative.
-    fn unsigned(self) -> u64;
+    fn to_unsigned(self) -> u64;
 
     /// The number as it is.
-    fn signed(self) -> i64;
+    fn to_signed(self) -> i64;
 }
 
 impl Column for i32 {
     #[inline(always)]
-    fn unsigned(self) -> u64 {
+    fn to_unsigned(self) -> u64 {
         u64::from(self.cast_unsigned())
     }
 
-    fn signed(self) -> i64 {
+    fn to_signed(self) -> i64 {
         i64::from(self)
     }
 }
 
 impl Column for i64 {
     #[inline(always)]
-    fn unsigned(self) -> u64 {
+    fn to_unsigned(self) -> u64 {
         self.cast_unsigned()
     }
 
-    fn signed(self) -> i64 {
+    fn to_signed(self) -> i64 {
         self
     }
 }

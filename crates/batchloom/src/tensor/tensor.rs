@@ -222,11 +222,11 @@ impl Tensor {
     /// [`Kind::Type`](crate::Kind::Type) if the values are of another type; [`Kind::Data`](crate::Kind::Data) if this
     /// process cannot read the values.
     pub(super) fn require_type(&self, asked: DType) -> Result<()> {
-        let found = self.dtype;
-        match found == asked {
-            false => Err(TensorCause::ElementType { found, asked }.into()),
+        let dtype = self.dtype;
+        match dtype == asked {
+            false => Err(TensorCause::ElementType { found: dtype, asked }.into()),
             true if self.is_elsewhere() => {
-                Err(TensorCause::Unreadable { dtype: found, shape: self.shape().to_vec() }.into())
+                Err(TensorCause::Unreadable { dtype, shape: self.shape().to_vec() }.into())
             }
             true => Ok(()),
         }
@@ -326,7 +326,7 @@ impl Tensor {
     /// holds another number of elements.
     pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         let size = self.dtype.size();
-        let layout = Layout::compact(shape, size)?.starting(self.layout.offset());
+        let layout = Layout::compact(shape, size)?.starting_at(self.layout.offset());
         (self.layout.is_compact(size) && layout.elements() == self.layout.elements())
             .then(|| Self { layout, ..self.clone() })
     }

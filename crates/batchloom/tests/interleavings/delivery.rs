@@ -25,7 +25,7 @@ fn every_batch_arrives_in_its_place() {
 fn looking_takes_nothing_away() {
     explore(settings(1..4), |setting| {
         let loader = with(setting, builder(3, 4)).build().unwrap();
-        let (mut blocks, mut found) = (loader.blocks(), Vec::new());
+        let (mut blocks, mut delivered_samples) = (loader.blocks(), Vec::new());
         loop {
             // A time limit that is over ends a call as one that comes to its end does.
             let polled = match blocks.poll(Duration::ZERO).unwrap() {
@@ -33,13 +33,13 @@ fn looking_takes_nothing_away() {
                 polled => polled,
             };
             match polled {
-                Polled::Block(block) => found.push(samples_of(&block)),
+                Polled::Block(block) => delivered_samples.push(samples_of(&block)),
                 Polled::Pending => {}
                 Polled::End => break,
             }
-            found.extend(blocks.ahead().map(|block| samples_of(&block)));
+            delivered_samples.extend(blocks.ahead().map(|block| samples_of(&block)));
         }
-        assert_eq!(found, planned(&loader, 0));
+        assert_eq!(delivered_samples, planned(&loader, 0));
     });
 }
 
@@ -116,8 +116,8 @@ fn large_batches_take_the_memory_of_those_before() {
                 kept.pop_front();
             }
         }
-        let found = allocated.load(Ordering::SeqCst);
-        assert!(found <= expected, "{found} allocations, not {expected}");
+        let allocations = allocated.load(Ordering::SeqCst);
+        assert!(allocations <= expected, "{allocations} allocations, not {expected}");
     });
 }
 

@@ -45,17 +45,17 @@ fn iterations_after_an_interrupt_are_whole() {
     explore(cases, |(setting, goes_on)| {
         let loader = with(setting, builder(3, 4)).build().unwrap();
         let mut blocks = loader.blocks();
-        let mut found = Vec::new();
+        let mut taken = Vec::new();
         for _ in 0..3 {
             if let Polled::Block(block) = blocks.poll(Duration::ZERO).unwrap() {
-                found.push(samples_of(&block));
+                taken.push(samples_of(&block));
                 blocks.advance();
             }
         }
-        let epoch = u64::from(!found.is_empty());
+        let epoch = u64::from(!taken.is_empty());
         if goes_on {
-            found.extend(blocks.by_ref().map(|block| samples_of(&block.unwrap())));
-            assert_eq!(found, planned(&loader, 0));
+            taken.extend(blocks.by_ref().map(|block| samples_of(&block.unwrap())));
+            assert_eq!(taken, planned(&loader, 0));
             assert!(blocks.next().is_none());
         }
         drop(blocks);
@@ -78,14 +78,14 @@ fn a_panic_ends_its_iteration_alone() {
             }
         });
         let loader = loader.build().unwrap();
-        let found: Vec<_> = loader.iter().collect();
-        let failure = found.iter().find_map(|batch| batch.as_ref().err());
+        let batches: Vec<_> = loader.iter().collect();
+        let failure = batches.iter().find_map(|batch| batch.as_ref().err());
         let said = "a worker failed while forming block 1: one; please report this";
         assert_eq!(
             failure.map(|error| (error.kind(), error.to_string())),
             Some((Kind::Runtime, said.into()))
         );
-        drop(found);
+        drop(batches);
         loader.set_epoch(1);
         assert_eq!(delivered(loader.iter()), planned(&loader, 1));
     });
@@ -119,11 +119,11 @@ fn two_iterations_at_a_time() {
         let loader = with(setting, builder(3, 4)).build().unwrap();
         let expected = [planned(&loader, 0), planned(&loader, 1)];
         let (mut first, mut second) = (loader.iter(), loader.iter());
-        let mut found = [delivered(first.by_ref().take(1)), delivered(second.by_ref().take(1))];
+        let mut both = [delivered(first.by_ref().take(1)), delivered(second.by_ref().take(1))];
         drop(loader);
-        found[1].extend(delivered(second));
-        found[0].extend(delivered(first));
-        assert_eq!(found, expected);
+        both[1].extend(delivered(second));
+        both[0].extend(delivered(first));
+        assert_eq!(both, expected);
     });
     // They share the memory of their loader, whose large blocks they keep to the end.
     explore(settings(1..3), |setting| {
@@ -133,8 +133,8 @@ fn two_iterations_at_a_time() {
         let thread = thread::spawn(move || other.iter().collect::<Vec<_>>());
         let here: Vec<_> = loader.iter().collect();
         drop(loader);
-        let found = [here, thread.join().unwrap()].map(|batches| delivered(batches.into_iter()));
-        assert!(found == expected || [&found[1], &found[0]] == [&expected[0], &expected[1]]);
+        let both = [here, thread.join().unwrap()].map(|batches| delivered(batches.into_iter()));
+        assert!(both == expected || [&both[1], &both[0]] == [&expected[0], &expected[1]]);
     });
 }
 
@@ -150,7 +150,7 @@ fn a_forked_child_begins_anew() {
     explore(settings(1..4), |setting| {
         let loader: Loader = with(setting, builder(3, 4)).build().unwrap();
         let (mut open, mut closed) = (loader.blocks(), loader.blocks());
-        let mut found = vec![samples_of(&open.next().unwrap().unwrap())];
+        let mut taken = vec![samples_of(&open.next().unwrap().unwrap())];
         let held = closed.next().unwrap().unwrap();
         closed.advance();
         let (workers, buffers) = (loader.0.workers(), pool(&loader));
@@ -162,8 +162,8 @@ fn a_forked_child_begins_anew() {
             assert!(!Arc::ptr_eq(&loader.0.workers(), &workers));
             assert!(!Arc::ptr_eq(&pool(&loader), &buffers));
         });
-        found.extend(open.by_ref().map(|block| samples_of(&block.unwrap())));
-        assert_eq!(found, planned(&loader, 0));
+        taken.extend(open.by_ref().map(|block| samples_of(&block.unwrap())));
+        assert_eq!(taken, planned(&loader, 0));
         drop((open, closed, workers));
         // Child and parent share their memory here, so this loader is now the child's.
         in_child(|| drop(loader));

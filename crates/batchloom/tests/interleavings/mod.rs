@@ -73,13 +73,13 @@ fn explore<C: Copy + Send + Sync + 'static>(
 ) {
     let schedules = usize::try_from(number("BATCHLOOM_SCHEDULES", 60)).unwrap();
     let seed = number("BATCHLOOM_SEED", 0);
-    let mut found = 0;
+    let mut orders_run = 0;
     for case in cases {
         let test = Arc::new(move || test(case));
-        found += run(RandomScheduler::new_from_seed(seed, schedules), None, Arc::clone(&test));
-        found += run(PctScheduler::new_from_seed(seed, 3, schedules), None, test);
+        orders_run += run(RandomScheduler::new_from_seed(seed, schedules), None, Arc::clone(&test));
+        orders_run += run(PctScheduler::new_from_seed(seed, 3, schedules), None, test);
     }
-    report(found, "random and PCT");
+    report(orders_run, "random and PCT");
 }
 
 /// Runs each case in all orders of its threads. Fails if there are more than `most`.
@@ -88,13 +88,13 @@ fn exhaust<C: Copy + Send + Sync + 'static>(
     most: usize,
     test: impl Fn(C) + Send + Sync + Copy + 'static,
 ) {
-    let mut found = 0;
+    let mut orders_run = 0;
     for case in cases {
         let schedules = run(DfsScheduler::new(Some(most), false), None, Arc::new(move || test(case)));
         assert!(schedules < most, "there are more than {most} orders");
-        found += schedules;
+        orders_run += schedules;
     }
-    report(found, "all there are");
+    report(orders_run, "all there are");
 }
 
 /// Runs each case in all orders of its threads that have at most so many preemptions.
@@ -105,8 +105,8 @@ fn exhaust_preemptions<C: Copy + Send + Sync + 'static>(
 ) {
     let orders = || DfsScheduler::new(None, false);
     let run = |case| run(orders(), Some(preemptions), Arc::new(move || test(case)));
-    let found = cases.into_iter().map(run).sum();
-    report(found, &format!("all with at most {preemptions} preemptions"));
+    let orders_run = cases.into_iter().map(run).sum();
+    report(orders_run, &format!("all with at most {preemptions} preemptions"));
 }
 
 /// Runs a case in `most` of the orders that begin like the one which leaves a thread only when it waits: those that

@@ -61,8 +61,8 @@ fn every_batch_arrives_in_its_place() {
         let rows = Rows { samples: 8, are_sequences, ..Rows::default() };
         let loader = with(setting, builder(rows, OnError::Raise)).build().unwrap();
         for epoch in 0..2 {
-            let found: Vec<_> = loader.blocks().map(|block| samples_of(&block.unwrap())).collect();
-            assert_eq!(found, planned(&loader, epoch));
+            let blocks: Vec<_> = loader.blocks().map(|block| samples_of(&block.unwrap())).collect();
+            assert_eq!(blocks, planned(&loader, epoch));
         }
     });
 }

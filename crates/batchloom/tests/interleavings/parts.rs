@@ -120,11 +120,11 @@ fn a_buffer_comes_back_once() {
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let taken = [(); 2].map(|()| buffers.take(100).unwrap());
-        let mut found = taken.each_ref().map(|buffer| buffer.as_ref().as_ptr() as usize);
-        found.sort_unstable();
+        let mut reused = taken.each_ref().map(|buffer| buffer.as_ref().as_ptr() as usize);
+        reused.sort_unstable();
         let mut addresses = addresses;
         addresses.sort_unstable();
-        assert_eq!(found, addresses);
+        assert_eq!(reused, addresses);
     });
 }
 

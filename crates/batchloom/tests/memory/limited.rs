@@ -28,9 +28,9 @@ impl Limited {
         let before = self.used.load(Ordering::SeqCst);
         self.peak.store(before, Ordering::SeqCst);
         self.limit.store(before.saturating_add(bytes), Ordering::SeqCst);
-        let found = work();
+        let returned = work();
         self.limit.store(usize::MAX, Ordering::SeqCst);
-        (found, self.peak.load(Ordering::SeqCst).saturating_sub(before))
+        (returned, self.peak.load(Ordering::SeqCst).saturating_sub(before))
     }
 
     /// Counts so many bytes, unless they are too many.

@@ -270,7 +270,7 @@ fn run(case: fn(&Given) -> Result<u64>) {
         let limit = most * step / STEPS;
         eprintln!("{limit} of {most} bytes");
         match MEMORY.within(limit, || case(&given)).0 {
-            Ok(found) => assert_eq!(found, expected),
+            Ok(sum) => assert_eq!(sum, expected),
             Err(error) if error.kind() == Kind::Memory => refused += 1,
             Err(error) => panic!("expected an error of memory, found {error}"),
         }

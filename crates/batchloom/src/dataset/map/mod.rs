@@ -18,14 +18,14 @@ use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, formed};
+use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, form_one};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
-    Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
-    ReadField, ReadParts, Segments, Slot, SlotWriter, WholeField,
+    Boundaries, DirectSlots, Form, Lengths, Mask, Members, PadSlot, Positions, ReadField, ReadParts,
+    SampleIndex, Segments, Slot, SlotWriter, WholeField,
 };
 use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
@@ -150,9 +150,9 @@ impl MapDatasetBuilder {
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
         let Self { reader, samples, sizes, variable, on_error } = self;
-        if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)
+        if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
-            return Err(BatchingCause::SizesLength { found, samples }.into());
+            return Err(BatchingCause::SizesLength { found: count, samples }.into());
         }
         let (sizes, selection) = (sizes.map(Sizes::new), None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
@@ -196,12 +196,12 @@ impl Kind for MapDataset {
             selection: Some(text),
             ..self.clone()
         };
-        let (found, expected) = (selection.samples(), self.samples);
-        Some(match found == expected {
+        let (samples, expected) = (selection.samples(), self.samples);
+        Some(match samples == expected {
             true => text
                 .and_then(|text| Ok((text, sizes()?)))
                 .map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
-            false => Err(SelectionCause::Samples { found, expected }.into()),
+            false => Err(SelectionCause::Samples { found: samples, expected }.into()),
         })
     }
 
@@ -231,9 +231,9 @@ impl Kind for MapDataset {
         };
         let plain = Self { sizes: None, variable: None, on_error: OnError::Raise, ..self.clone() };
         let collated = plain.collate(&FixedSize::new(1)?.into(), &CollateOptions::default(), read)?;
-        let members = Members { samples: vec![sample], ..Members::uniform(1, 0) };
+        let members = Members { samples: vec![sample], ..Members::of_count(1, 0) };
         let fields = collated.collation.names.iter().zip(&collated.collation.forms);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+        fields.map(|(name, form)| Ok((name.clone(), form_one(&**form, &members)?))).collect()
     }
 
     fn reader(&self) -> Option<&Arc<dyn Reader>> {
@@ -242,9 +242,9 @@ impl Kind for MapDataset {
 
     fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
         if self.reader.makes_batches() {
-            return whole(self, rule, options, read);
+            return collate_whole(self, rule, options, read);
         }
-        ReadBatch::new(self, read)?.collated(self, rule, options)
+        ReadBatch::new(self, read)?.collate(self, rule, options)
     }
 
     fn collate_ahead(
@@ -273,7 +273,7 @@ impl Kind for MapDataset {
             fields.push((name.clone(), Arc::new(DirectSlots { dtype, shape: fixed })));
         }
         let own = fields.len();
-        let described = described(self, rule, options, false);
+        let described = describing_fields(self, rule, options, false);
         check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = self.collation(rule, options, (0, 0))?.ragged;
@@ -339,7 +339,7 @@ impl ReadBatch {
     }
 
     /// The fields of the batch.
-    fn collated(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
+    fn collate(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
         let names = Arc::clone(&self.first.1.structure.names);
         self.check_structure()?;
         let slot = |name: &String| options.slots.iter().find(|(field, _)| field == name);
@@ -362,7 +362,7 @@ impl ReadBatch {
             return Err(ReadError::NothingToPack { rule: rule.name(), sample: self.first.0 }.into());
         }
         let own = fields.len();
-        let described = described(dataset, rule, &options, variable);
+        let described = describing_fields(dataset, rule, &options, variable);
         check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = dataset.collation(rule, &options, (0, 0))?.ragged;
@@ -447,21 +447,21 @@ impl ReadBatch {
         let (first, (expected, expected_shape)) = (self.first.0, &self.first.1.fields[place]);
         let slot = slot.unwrap_or(&Slot::Same);
         for (sample, layout) in self.layouts() {
-            let (found, shape) = &layout.fields[place];
+            let (dtype, shape) = &layout.fields[place];
             let array = || format!("field {name} of sample {sample}");
-            slot.check_array(array, *found, shape)?;
+            slot.check_array(array, *dtype, shape)?;
             let fits = match is_variable {
                 true => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
                 false => slot.takes_both(shape, expected_shape),
             };
-            if found != expected || !fits {
+            if dtype != expected || !fits {
                 let (field, shape) = (name.to_owned(), shape.clone());
                 let expected_shape = expected_shape.clone();
-                let (found, expected) = (*found, *expected);
+                let (dtype, expected) = (*dtype, *expected);
                 return Err(ReadError::Layout {
                     field,
                     sample,
-                    found,
+                    found: dtype,
                     shape,
                     first,
                     expected,
@@ -482,7 +482,12 @@ impl ReadBatch {
 }
 
 /// The fields of a batch that was made as a whole.
-fn whole(dataset: &MapDataset, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
+fn collate_whole(
+    dataset: &MapDataset,
+    rule: &Rule,
+    options: &CollateOptions,
+    read: BatchRead,
+) -> Result<Collated> {
     let sample = read.samples.first().copied().unwrap_or(0);
     let part = read.parts.into_iter().next().map(|(_, part)| part);
     let missing = || ReadError::Failed { sample, cause: SourceError::from("its batch was not made").into() };
@@ -492,8 +497,8 @@ fn whole(dataset: &MapDataset, rule: &Rule, options: &CollateOptions, read: Batc
     let (first, expected) = read.first.unwrap_or_else(|| (sample, layout.clone()));
     let dtypes = |layout: &SampleLayout| layout.fields.iter().map(|(dtype, _)| *dtype).collect::<Vec<_>>();
     if layout.structure != expected.structure || dtypes(&layout) != dtypes(&expected) {
-        let (found, expected) = (layout.to_string(), expected.to_string());
-        return Err(ReadError::Batch { sample, found, first, expected }.into());
+        let expected = expected.to_string();
+        return Err(ReadError::Batch { sample, found: layout.to_string(), first, expected }.into());
     }
     let field = |(field, (dtype, shape)): (usize, &(DType, Vec<usize>))| {
         let writer = SlotWriter::same(*dtype, shape.clone());
@@ -531,7 +536,7 @@ fn check_own_names(fields: &[(String, Arc<dyn Form>)], described: &[(&str, Arc<d
 }
 
 /// The fields that describe a batch of samples with sizes.
-fn described(
+fn describing_fields(
     dataset: &MapDataset,
     rule: &Rule,
     options: &CollateOptions,

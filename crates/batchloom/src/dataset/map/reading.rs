@@ -112,7 +112,7 @@ impl ReadSamples for Spread {
 
 impl ReadPart {
     /// The part that has these samples, with the samples where `banned` is true banned.
-    pub(crate) fn among(self, banned: &[bool]) -> Self {
+    pub(crate) fn insert_banned(self, banned: &[bool]) -> Self {
         let Self { outcomes, samples } = self;
         let mut read = outcomes.into_iter().enumerate().peekable();
         let (mut all, mut places) = (Vec::new(), Vec::new());
@@ -202,19 +202,19 @@ pub enum Refusal {
 }
 
 impl SampleLayout {
-    /// The error for a sample whose layout `found` differs from this one, that of sample `first`.
-    pub(crate) fn differs(&self, first: u64, found: &Self, sample: u64) -> ReadError {
-        if found.structure != self.structure {
-            let (found, expected) = (found.structure.to_string(), self.structure.to_string());
-            return ReadError::Structure { sample, found, first, expected };
+    /// The error for a sample whose `layout` differs from this one, that of sample `first`.
+    pub(crate) fn layout_error(&self, first: u64, layout: &Self, sample: u64) -> ReadError {
+        if layout.structure != self.structure {
+            let (structure, expected) = (layout.structure.to_string(), self.structure.to_string());
+            return ReadError::Structure { sample, found: structure, first, expected };
         }
-        let mut fields = self.fields.iter().zip(&found.fields).zip(self.structure.names.iter());
-        let different = fields.find(|((expected, found), _)| expected != found);
+        let mut fields = self.fields.iter().zip(&layout.fields).zip(self.structure.names.iter());
+        let different = fields.find(|((expected, field), _)| expected != field);
         match different {
-            Some((((expected, expected_shape), (found, shape)), field)) => ReadError::Layout {
+            Some((((expected, expected_shape), (dtype, shape)), field)) => ReadError::Layout {
                 field: field.clone(),
                 sample,
-                found: *found,
+                found: *dtype,
                 shape: shape.clone(),
                 first,
                 expected: *expected,
@@ -228,7 +228,7 @@ impl SampleLayout {
     pub fn checked(&self, outcome: Result<Self, Cause>) -> Result<(), Refusal> {
         match outcome {
             Err(cause) => Err(Refusal::Failed(cause)),
-            Ok(found) if found != *self => Err(Refusal::Differs(found)),
+            Ok(layout) if layout != *self => Err(Refusal::Differs(layout)),
             Ok(_) => Ok(()),
         }
     }
@@ -270,7 +270,7 @@ impl Chosen {
     }
 
     /// Calls `read` with the request as the other reader numbers samples.
-    fn asked<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
+    fn ask_whole<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
         let mut samples = request.samples.to_vec();
         self.selection.map(&mut samples);
         let &ReadRequest { seed, epoch, stop, .. } = request;
@@ -280,7 +280,7 @@ impl Chosen {
 
 impl Reader for Chosen {
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart> {
-        self.asked(request, |request| self.whole.read(request))
+        self.ask_whole(request, |request| self.whole.read(request))
     }
 
     fn makes_batches(&self) -> bool {
@@ -293,7 +293,7 @@ impl Reader for Chosen {
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
     ) -> Result<Vec<Result<(), Refusal>>> {
-        self.asked(request, |request| self.whole.read_into(request, expected, slots))
+        self.ask_whole(request, |request| self.whole.read_into(request, expected, slots))
     }
 }
 

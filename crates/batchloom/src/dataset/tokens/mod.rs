@@ -268,12 +268,12 @@ impl TokenDataset {
     /// selected of a stream that continues from batch to batch; [`Kind::Data`](crate::Kind::Data) if the selection is
     /// one of another number of documents.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let (found, expected) = (selection.samples(), self.document_count());
+        let (documents, expected) = (selection.samples(), self.document_count());
         let Some(offsets) = self.corpus.offsets() else {
             return Err(TokensCause::OneDocument.into());
         };
-        if found != expected {
-            return Err(SelectionCause::Samples { found, expected }.into());
+        if documents != expected {
+            return Err(SelectionCause::Samples { found: documents, expected }.into());
         }
         let named =
             self.selection.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
@@ -403,7 +403,7 @@ impl TokenDataset {
     }
 
     /// The stored token at a place of the stream of documents in stored order, or after the separator there.
-    fn stored(&self, place: u64) -> usize {
+    fn find_stored(&self, place: u64) -> usize {
         let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
         let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else {
             return index(place);
@@ -496,9 +496,9 @@ impl Kind for TokenDataset {
         }
         // Wherever the first piece begins.
         let start = |piece: usize| piece as u64 * self.seq_len as u64;
-        let place = |piece: usize| self.stored(start(piece));
+        let place = |piece: usize| self.find_stored(start(piece));
         let end = self
-            .stored(start(samples.end) + self.most_offset())
+            .find_stored(start(samples.end) + self.most_offset())
             .saturating_add(1)
             .min(self.corpus.tokens.shape()[0]);
         vec![if samples.is_empty() { 0..0 } else { place(samples.start)..end }]

@@ -106,7 +106,7 @@ impl Stream {
                 if place % NOTED as u64 == 0 {
                     stream.noted.push(start);
                 }
-                start += stream.taken(&stream.corpus.document(document));
+                start += stream.count_taken(&stream.corpus.document(document));
             }
         }
         stream.order = Some(order);
@@ -114,7 +114,7 @@ impl Stream {
     }
 
     /// The tokens `start..start + len` of the stream, or `None` if they do not lie one after the other as stored.
-    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
+    fn find_stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
         let start = usize::try_from(start).ok()?;
         (self.order.is_none() && self.corpus.separator.is_none()).then(|| start..start + len)
     }
@@ -156,7 +156,7 @@ impl Stream {
         let noted = self.noted.partition_point(|&begin| begin <= token) - 1;
         let (mut documents, mut begin) = (Documents::new(self, (noted * NOTED) as u64), self.noted[noted]);
         loop {
-            let taken = self.taken(&documents.current());
+            let taken = self.count_taken(&documents.current());
             if token < begin + taken {
                 return (documents, begin);
             }
@@ -166,7 +166,7 @@ impl Stream {
     }
 
     /// The number of tokens of the stream that a document takes, with the separator after it.
-    fn taken(&self, tokens: &Range<usize>) -> u64 {
+    fn count_taken(&self, tokens: &Range<usize>) -> u64 {
         tokens.len() as u64 + u64::from(self.corpus.separator.is_some())
     }
 }
@@ -177,13 +177,14 @@ struct Documents<'a> {
     /// The place of the first document that is looked up, and the distance from it to the current one.
     first: u64,
     behind: usize,
-    found: [Range<usize>; NOTED],
+    /// The tokens of the documents that are looked up.
+    tokens: [Range<usize>; NOTED],
 }
 
 impl<'a> Documents<'a> {
     /// The documents from a place on.
     fn new(stream: &'a Stream, place: u64) -> Self {
-        let mut documents = Self { stream, first: place, behind: 0, found: Default::default() };
+        let mut documents = Self { stream, first: place, behind: 0, tokens: Default::default() };
         documents.look_up();
         documents
     }
@@ -197,20 +198,20 @@ impl<'a> Documents<'a> {
             Some(order) => order.fill(self.first, numbers),
             None => numbers.iter_mut().zip(self.first..).for_each(|(number, place)| *number = place),
         }
-        self.found
+        self.tokens
             .iter_mut()
             .zip(numbers)
-            .for_each(|(found, number)| *found = self.stream.corpus.document(*number));
+            .for_each(|(tokens, number)| *tokens = self.stream.corpus.document(*number));
     }
 
     /// The tokens of the current document. Past the last document, the range has no meaning.
     fn current(&self) -> Range<usize> {
-        self.found[self.behind].clone()
+        self.tokens[self.behind].clone()
     }
 
     fn advance(&mut self) {
         self.behind += 1;
-        if self.behind == self.found.len() {
+        if self.behind == self.tokens.len() {
             (self.first, self.behind) = (self.first + NOTED as u64, 0);
             self.look_up();
         }
@@ -243,7 +244,7 @@ impl Passages for StreamPieces {
     fn passages(&self, sample: u64, len: usize, documents: bool, each: &mut dyn FnMut(Passage)) {
         let (start, count) = (self.start(sample), self.count(sample));
         let real = if count == 0 { 0 } else { count + 1 };
-        match self.stream.stored(start, real).filter(|_| !documents) {
+        match self.stream.find_stored(start, real).filter(|_| !documents) {
             Some(stored) if real > 0 => {
                 each(Passage { of: PassageOf::Stored(stored), begins: false, goes_on: false });
             }
@@ -282,8 +283,8 @@ impl Pieces for StreamPieces {
         self.stream.corpus.separator.unwrap_or(0)
     }
 
-    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
-        self.stream.stored(start, len)
+    fn find_stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
+        self.stream.find_stored(start, len)
     }
 
     fn walk(&self, start: u64, len: usize, each: impl FnMut(Passage)) {

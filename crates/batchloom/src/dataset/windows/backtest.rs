@@ -61,8 +61,7 @@ impl WindowDataset {
     pub fn backtest(&self, start: &PartEnd, shape: BacktestShape) -> Result<Backtest> {
         let least = self.shape().horizon.max(1);
         if shape.horizon < least {
-            let found = shape.horizon;
-            return Err(WindowsCause::BacktestHorizon { found, least }.into());
+            return Err(WindowsCause::BacktestHorizon { found: shape.horizon, least }.into());
         }
         if shape.stride == 0 {
             return Err(WindowsCause::BacktestStride.into());
@@ -76,8 +75,7 @@ impl WindowDataset {
         let folds = series.iter().map(folds).max().unwrap_or(0);
         if folds == 0 {
             let most = series.iter().map(|(length, start)| length - start).max().unwrap_or(0);
-            let found = shape.horizon;
-            return Err(WindowsCause::BacktestRoom { found, most }.into());
+            return Err(WindowsCause::BacktestRoom { found: shape.horizon, most }.into());
         }
         let backtest = Backtest { dataset: self.clone(), shape, series, folds };
         backtest.train(0)?;

@@ -148,9 +148,9 @@ impl WindowDataset {
         self.require_steps(&name, &steps)?;
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
-        let (found, expected) = (values.shape()[0], self.rows);
-        if found != expected {
-            return Err(WindowsCause::Rows { field: name, found, of: "steps", expected }.into());
+        let (length, expected) = (values.shape()[0], self.rows);
+        if length != expected {
+            return Err(WindowsCause::Rows { field: name, found: length, of: "steps", expected }.into());
         }
         self.require_new(&name)?;
         self.spans.push((name, Span { values, rows, steps }));
@@ -241,8 +241,8 @@ impl WindowDataset {
         self.require_new(&name)?;
         match values.shape().first() {
             None => Err(TensorCause::ScalarField { field: name }.into()),
-            Some(&found) if found != expected => {
-                Err(WindowsCause::Rows { field: name, found, of, expected }.into())
+            Some(&length) if length != expected => {
+                Err(WindowsCause::Rows { field: name, found: length, of, expected }.into())
             }
             Some(_) => {
                 self.beside.push((name, beside(values)));
@@ -289,19 +289,20 @@ impl WindowDataset {
             return Err(WindowsCause::SplitOfSelected { selected, windows }.into());
         }
         if within.len() != series.len() {
-            let (found, expected) = (within.len(), series.len());
-            return Err(WindowsCause::PartCount { found, expected }.into());
+            let (parts, expected) = (within.len(), series.len());
+            return Err(WindowsCause::PartCount { found: parts, expected }.into());
         }
         let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };
         memory::require_each(series.len(), SERIES_BYTES)?;
-        let (mut rows, mut found) = (Vec::with_capacity(series.len()), Vec::with_capacity(series.len()));
+        let (mut rows, mut steps_in_part) =
+            (Vec::with_capacity(series.len()), Vec::with_capacity(series.len()));
         for (number, ((series, whole), steps)) in series.iter().zip(parts).zip(within).enumerate() {
             let part = steps_of(number, whole, steps)?;
             // Rows before the part, as far as the series has them.
             rows.push(part.start.saturating_sub(reach).max(series.start)..part.end);
-            found.push(part);
+            steps_in_part.push(part);
         }
-        let windows = Windows::new(*shape, rows, found, true)?;
+        let windows = Windows::new(*shape, rows, steps_in_part, true)?;
         for (name, beside) in &self.beside {
             if let Beside::OfWindow(_, labelled) = beside {
                 labelled.require(name, &windows)?;
@@ -316,9 +317,9 @@ impl WindowDataset {
     /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let outer = self.windows.selection.as_ref();
-        let (found, expected) = (selection.samples(), self.windows.len());
-        if found != expected {
-            return Err(SelectionCause::Samples { found, expected }.into());
+        let (samples, expected) = (selection.samples(), self.windows.len());
+        if samples != expected {
+            return Err(SelectionCause::Samples { found: samples, expected }.into());
         }
         let selection = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
         let windows = Windows { selection: Some(selection), ..(*self.windows).clone() };
@@ -358,9 +359,9 @@ impl WindowDataset {
         let Windows { series, holders, .. } = &*self.windows;
         Ok(WindowCounts {
             samples: self.windows.len(),
-            windows: self.windows.distinct()?,
+            windows: self.windows.count_distinct()?,
             series: series.len(),
-            padded: self.windows.padded(),
+            padded: self.windows.count_padded(),
             without: series.len() - holders.len(),
         })
     }
@@ -389,13 +390,13 @@ impl WindowDataset {
     /// For each series, the number of different windows before those that it makes, and the row with which its first
     /// one begins, which may lie before the series. `None` for a series without a window.
     pub fn firsts(&self) -> Vec<Option<(u64, isize)>> {
-        let mut found = vec![None; self.starts.len()];
+        let mut firsts = vec![None; self.starts.len()];
         let mut before = 0;
         for holder in &self.windows.holders {
-            found[holder.series] = Some((before, holder.first()));
+            firsts[holder.series] = Some((before, holder.first()));
             before += holder.windows;
         }
-        found
+        firsts
     }
 
     /// Returns true if the windows `start..end` are one strided view of the series.
@@ -473,7 +474,7 @@ impl Kind for WindowDataset {
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
-        let covered = self.windows.covered(samples);
+        let covered = self.windows.find_covered(samples);
         let whole = self.beside.iter().filter_map(|(_, beside)| Some(0..beside.values()?.shape()[0]));
         self.spans.iter().map(|_| covered.clone()).chain(whole).collect()
     }

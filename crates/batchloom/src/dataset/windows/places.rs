@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::error::WindowsCause;
 use super::shape::{Anchor, SampledBy, Short, WindowShape};
-use crate::collate::{Place, Places};
+use crate::collate::{Places, WindowPlace};
 use crate::dataset::selection::Selection;
 use crate::{Result, memory};
 
@@ -110,7 +110,7 @@ impl Windows {
     ///
     /// # Errors
     /// [`Kind::Memory`](crate::Kind::Memory).
-    pub(super) fn distinct(&self) -> Result<u64> {
+    pub(super) fn count_distinct(&self) -> Result<u64> {
         let Some(selection) = &self.selection else {
             return Ok(self.holders.iter().map(|holder| holder.windows).sum());
         };
@@ -127,11 +127,11 @@ impl Windows {
     /// The place in `holders` of the series that makes `sample`, and the number of the window in it. Windows are
     /// repeated if every series counts the same.
     pub(super) fn window(&self, sample: u64) -> (usize, u64) {
-        self.numbered(self.number(sample))
+        self.locate(self.number(sample))
     }
 
     /// The same for a sample by its number among all samples.
-    fn numbered(&self, sample: u64) -> (usize, u64) {
+    fn locate(&self, sample: u64) -> (usize, u64) {
         let holder = match self.holders.len() {
             1 => 0,
             _ => self.before.partition_point(|&before| before <= sample) - 1,
@@ -145,13 +145,13 @@ impl Windows {
     }
 
     /// The number of series with one window that begins with zeros, because they are shorter than a window.
-    pub(super) fn padded(&self) -> usize {
+    pub(super) fn count_padded(&self) -> usize {
         let least = self.shape.least_span();
         self.holders.iter().filter(|holder| holder.rows.len() < least).count()
     }
 
     /// The place of window `window` of the series at `holder`.
-    fn at(&self, holder: usize, window: u64) -> Place {
+    fn at(&self, holder: usize, window: u64) -> WindowPlace {
         self.holders[holder].place(&self.shape, window)
     }
 
@@ -171,7 +171,7 @@ impl Windows {
     ///
     /// Series lie one after the other, and so do the windows of one, so the first row belongs to the first series and
     /// the last row to the last. If windows repeat, all windows of these two series are covered.
-    pub(super) fn covered(&self, samples: Range<usize>) -> Range<usize> {
+    pub(super) fn find_covered(&self, samples: Range<usize>) -> Range<usize> {
         if samples.is_empty() {
             return 0..0;
         }
@@ -183,13 +183,13 @@ impl Windows {
                 numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1)
             }
         };
-        self.covered_by(samples)
+        self.find_covered_by(samples)
     }
 
     /// The same for samples by their numbers among all samples.
-    fn covered_by(&self, samples: Range<usize>) -> Range<usize> {
-        let (first, from) = self.numbered(samples.start as u64);
-        let (last, to) = self.numbered(samples.end as u64 - 1);
+    fn find_covered_by(&self, samples: Range<usize>) -> Range<usize> {
+        let (first, from) = self.locate(samples.start as u64);
+        let (last, to) = self.locate(samples.end as u64 - 1);
         let (from, to) = match self.shape.sampled_by {
             SampledBy::Windows => (from, to),
             SampledBy::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
@@ -220,7 +220,7 @@ impl Windows {
         let starts = entering
             .flat_map(|entered| [(entered + 1).saturating_sub(samples), entered])
             .map(|start| start.min(all - samples));
-        let neighbours = starts.map(|start| self.covered_by(start..start + samples).len());
+        let neighbours = starts.map(|start| self.find_covered_by(start..start + samples).len());
         let hidden = self.shape.lead.saturating_add(self.shape.trail);
         // Two samples of a series whose windows repeat may be its last window and its first, and cover all between.
         let most = self.holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
@@ -255,13 +255,13 @@ impl Windows {
 }
 
 impl Places for Windows {
-    fn place(&self, sample: u64) -> Place {
+    fn place(&self, sample: u64) -> WindowPlace {
         let (holder, window) = self.window(sample);
         self.at(holder, window)
     }
 }
 
-impl Place {
+impl WindowPlace {
     /// The row with which the window begins; it may lie before its series.
     pub(super) fn begin(self) -> isize {
         self.row.cast_signed() - self.missing.cast_signed()
@@ -301,11 +301,11 @@ impl Holder {
     }
 
     /// The place of window `window`.
-    pub(super) fn place(&self, shape: &WindowShape, window: u64) -> Place {
+    pub(super) fn place(&self, shape: &WindowShape, window: u64) -> WindowPlace {
         let steps = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(shape.stride);
         let late = isize::try_from(steps).unwrap_or(isize::MAX).saturating_sub(self.lead);
         let row = self.rows.start.saturating_add(late.max(0).cast_unsigned());
-        Place { row, missing: late.min(0).unsigned_abs(), end: self.rows.end }
+        WindowPlace { row, missing: late.min(0).unsigned_abs(), end: self.rows.end }
     }
 
     /// The row with which the first window begins; it may lie before the series.

@@ -26,7 +26,7 @@ impl WindowDataset {
     pub fn split(&self, parts: &[(&str, PartEnd)], reach_back: bool) -> Result<Vec<Self>> {
         let lengths: Vec<usize> = self.parts().iter().map(ExactSizeIterator::len).collect();
         let mut starts = vec![0; lengths.len()];
-        let mut found = Vec::with_capacity(parts.len());
+        let mut datasets = Vec::with_capacity(parts.len());
         for ((name, _), stops) in parts.iter().zip(borders(&lengths, parts)?) {
             if starts == stops {
                 let longest = |ends: &[usize]| ends.iter().copied().max().unwrap_or(0) as u64;
@@ -35,9 +35,9 @@ impl WindowDataset {
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
             let dataset = self.part(&within, reach_back);
-            found.push(dataset.map_err(|error| error.in_part(name))?);
+            datasets.push(dataset.map_err(|error| error.in_part(name))?);
             starts = stops;
         }
-        Ok(found)
+        Ok(datasets)
     }
 }
