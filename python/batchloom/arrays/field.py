@@ -36,17 +36,17 @@ class Field:
 
     def check(self) -> None:
         """Raise if the array was resized or moved since it was borrowed."""
-        found = self._module.address(self.array, self.label)
+        address = self._module.address(self.array, self.label)
         if self.was_shared:
             raise DataError(
                 f"field {self.label} was moved to memory that processes share, in the middle of an iteration, as torch "
                 "does when it sends a tensor to one; expected to start such processes, or to call share_memory_(), "
                 "before the iteration begins: the next one takes the field where it is"
             )
-        if found != self._address:
+        if address != self._address:
             raise DataError(
                 f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-                f"dataset was made and has {found} now; make a new dataset after changing it"
+                f"dataset was made and has {address} now; make a new dataset after changing it"
             )
 
     @property

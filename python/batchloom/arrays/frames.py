@@ -157,15 +157,15 @@ def moments(times: Any) -> Array:
     Raises:
         DTypeError: They are neither, nor ISO texts.
     """
-    found = to_numpy(times, "time")
-    if found.dtype.kind in "OUST":
+    array = to_numpy(times, "time")
+    if array.dtype.kind in "OUST":
         try:
-            found = numpy.array([moment(time) for time in found])
+            array = numpy.array([moment(time) for time in array])
         except (TypeError, ValueError) as error:
-            raise DTypeError(f"time has type {found.dtype}; expected numbers or datetimes: {error}") from None
-    if found.ndim != 1 or found.dtype.kind not in "iufM":
-        raise DTypeError(f"time has type {found.dtype} and shape {found.shape}; expected one number or datetime a row")
-    return found
+            raise DTypeError(f"time has type {array.dtype}; expected numbers or datetimes: {error}") from None
+    if array.ndim != 1 or array.dtype.kind not in "iufM":
+        raise DTypeError(f"time has type {array.dtype} and shape {array.shape}; expected one number or datetime a row")
+    return array
 
 
 def on_the_wall(times: Any) -> Array:
@@ -186,8 +186,8 @@ def on_the_wall(times: Any) -> Array:
         import pyarrow.compute
 
         return moments(pyarrow.compute.local_timestamp(times))
-    found = to_numpy(times, "time")
-    return moments(numpy.array([_without_zone(time) for time in found]) if found.dtype.kind in "OUST" else found)
+    array = to_numpy(times, "time")
+    return moments(numpy.array([_without_zone(time) for time in array]) if array.dtype.kind in "OUST" else array)
 
 
 def _without_zone(time: Any) -> Any:
@@ -204,7 +204,7 @@ def moment(time: Any) -> numpy.datetime64[Any]:
         ValueError: A text is not in ISO format.
     """
     if hasattr(time, "to_datetime64"):  # pandas, in nanoseconds
-        found = time.to_datetime64()
+        at: numpy.datetime64[Any] = time.to_datetime64()
     else:
         if isinstance(time, str) and _ZONE.search(time):
             time = datetime.fromisoformat(time)
@@ -212,8 +212,7 @@ def moment(time: Any) -> numpy.datetime64[Any]:
             time = time.astimezone(UTC).replace(tzinfo=None)
         if isinstance(time, int | float | numpy.number):
             raise TypeError("a number is not a datetime")
-        found = numpy.datetime64(time)
-    at: numpy.datetime64[Any] = found
+        at = numpy.datetime64(time)
     return at
 
 
@@ -222,10 +221,10 @@ def has_zone(times: Any) -> bool:
     if isinstance(times, str):
         return _ZONE.search(times) is not None
     if isinstance(times, list | tuple) or getattr(getattr(times, "dtype", None), "kind", None) == "O":
-        found = {has_zone(time) for time in times}
-        if len(found) > 1:
+        have_zone = {has_zone(time) for time in times}
+        if len(have_zone) > 1:
             raise DataError("some times have a time zone and others do not; expected one kind")
-        return found == {True}
+        return have_zone == {True}
     kind = getattr(times, "dtype", getattr(times, "type", None))
     zones = (getattr(times, "tzinfo", None), getattr(kind, "tz", None), getattr(kind, "time_zone", None))
     return any(zone is not None for zone in zones)

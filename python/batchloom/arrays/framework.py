@@ -149,7 +149,7 @@ class Views(Protocol):
     def bits(self, array: Any) -> Any:
         """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
 
-    def differences(self, found: Any, expected: Any) -> numpy.ndarray[Any, Any]:
+    def differences(self, array: Any, expected: Any) -> numpy.ndarray[Any, Any]:
         """Return the number of elements of each row that differ."""
 
 

@@ -93,8 +93,8 @@ def view(tensor: _native.Tensor) -> Any:
 
 def _narrowed_type(dtype: str) -> str | None:
     """Return the type that JAX takes instead of ``dtype``; ``None`` if it has that type."""
-    found = str(jax.dtypes.canonicalize_dtype(dtype)) if dtype in WIDE else dtype
-    return None if found == dtype else found
+    narrower = str(jax.dtypes.canonicalize_dtype(dtype)) if dtype in WIDE else dtype
+    return None if narrower == dtype else narrower
 
 
 def _narrowed(tensor: _native.Tensor, dtype: str) -> np.ndarray[Any, Any]:

@@ -46,12 +46,12 @@ class MappedFile:
             DataError: The file is not there any more, or is shorter.
         """
         try:
-            found = os.stat(self.path).st_size
+            file_size = os.stat(self.path).st_size
         except OSError as error:
             raise DataError(f"the file of a memory map cannot be read: {error}; expected it where it was") from None
-        if found < self.first + self.size:
+        if file_size < self.first + self.size:
             raise DataError(
-                f"{self.path} has {found} bytes; expected at least {self.first + self.size}, as when it was mapped"
+                f"{self.path} has {file_size} bytes; expected at least {self.first + self.size}, as when it was mapped"
             )
         mode: Literal["r", "r+"] = "r+" if self.writable else "r"
         memory: Any = numpy.memmap(self.path, numpy.uint8, mode, self.first, (self.size,))

@@ -275,9 +275,9 @@ def bits(array: torch.Tensor) -> torch.Tensor:
     return rows.view(torch.uint8)
 
 
-def differences(found: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:
+def differences(array: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:
     """Return the number of elements of each row that differ."""
-    return (found != expected).sum(1).cpu().numpy()
+    return (array != expected).sum(1).cpu().numpy()
 
 
 def accelerator(device: Any) -> torch.device | None:

@@ -80,9 +80,9 @@ def moments(shown: Array, zone: tzinfo) -> Array:
     before, after = _offsets(shown - day, zone), _offsets(shown + day, zone)
     first, second = shown - before, shown - after
     is_first, is_second = _offsets(first, zone) == before, _offsets(second, zone) == after
-    for found, often in ((~(is_first | is_second), "never"), (is_first & is_second & (before != after), "twice")):
-        if found.any():
-            time = shown[int(found.argmax())].astype("datetime64[s]")
+    for wrong, often in ((~(is_first | is_second), "never"), (is_first & is_second & (before != after), "twice")):
+        if wrong.any():
+            time = shown[int(wrong.argmax())].astype("datetime64[s]")
             raise DataError(
                 f"a missing step is at {time}, which clocks in {zone} show {often}; expected steps at times that they "
                 "show once: give times in UTC, or without a time zone"
@@ -95,9 +95,9 @@ def _offsets(moments: Array, zone: tzinfo) -> Array:
     seconds = moments.astype("datetime64[s]").astype(numpy.int64)
     days, place = numpy.unique(seconds // _DAY, return_inverse=True)
     first, end = (_looked_up((days + ahead) * _DAY, zone)[place] for ahead in (0, 1))
-    found, changes = first.copy(), first != end
-    found[changes] = _looked_up(seconds[changes], zone)
-    return found.astype("timedelta64[s]")
+    offsets, changes = first.copy(), first != end
+    offsets[changes] = _looked_up(seconds[changes], zone)
+    return offsets.astype("timedelta64[s]")
 
 
 def _looked_up(seconds: Array, zone: tzinfo) -> Array:

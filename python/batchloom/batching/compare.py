@@ -111,11 +111,11 @@ def _sizes_of(sizes: Any) -> Any:
     """Return the sizes of a dataset, or what was given."""
     if not isinstance(sizes, HasSizes):
         return sizes
-    found = sizes.sizes
-    if found is None:
+    lengths = sizes.sizes
+    if lengths is None:
         kind = type(sizes).__name__
         raise ArgumentError(f"samples of this {kind} have no sizes; expected some that differ in length")
-    return found
+    return lengths
 
 
 def _rules(rules: Sequence[Rule | str]) -> list[_native.Rule]:

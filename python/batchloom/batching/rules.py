@@ -156,8 +156,8 @@ class Fit:
 
     def __str__(self) -> str:
         rows = [
-            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
-            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
+            f"{samples:>8} x {length:<8} {measured * 1e3:>12.3f} {said * 1e3:>12.3f} {said / measured - 1:>+8.0%}"
+            for (samples, length), measured, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
         ]
         head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
         return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
@@ -370,14 +370,14 @@ def _pool(instance: object) -> None:
 def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:
     """Return one list of samples as uint32."""
     try:
-        found = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
+        samples = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
     except (TypeError, ValueError, RuntimeError):
-        found = numpy.empty(0, object)
-    if not found.size:
+        samples = numpy.empty(0, object)
+    if not samples.size:
         raise ArgumentError(f"batch {place} is {batch!r}; expected a list of samples, with at least one")
-    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() > U32:
+    if samples.ndim != 1 or samples.dtype.kind not in "iu" or samples.min() < 0 or samples.max() > U32:
         raise ArgumentError(f"batch {place} is {batch!r}; expected a list of integers, at least 0 and below 2**32")
-    return found.astype(numpy.uint32)
+    return samples.astype(numpy.uint32)
 
 
 def _cost(name: str, value: object) -> float:

@@ -45,9 +45,9 @@ class FieldNames:
             ArgumentError: There is no such field, or a text has the digits of a place.
         """
         allowed = self.dtypes if among is None else among
-        found = self._named(key)
-        if found in allowed:
-            return found  # type: ignore[return-value]
+        field = self._named(key)
+        if field in allowed:
+            return field  # type: ignore[return-value]
         raise ArgumentError(f"{label} names {key!r}; expected {self.listed(allowed) or 'no field'}{otherwise}")
 
     def _named(self, key: Any) -> str | None:

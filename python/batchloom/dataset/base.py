@@ -167,17 +167,17 @@ def samples_of(dataset: Dataset[Any]) -> Samples:
 
 def with_samples(dataset: Kind, samples: Samples) -> Kind:
     """Return a dataset of the same class over other samples, which shares all other attributes."""
-    found = dataset.__new__(type(dataset))
-    found.__dict__.update(dataset.__dict__)
-    found._samples = samples
-    return found
+    copy = dataset.__new__(type(dataset))
+    copy.__dict__.update(dataset.__dict__)
+    copy._samples = samples
+    return copy
 
 
 def dataset_of(samples: Samples) -> Dataset[Any]:
     """Return the dataset of samples that are of no class that users see."""
-    found: Dataset[Any] = Dataset.__new__(Dataset)
-    found._samples = samples
-    return found
+    dataset: Dataset[Any] = Dataset.__new__(Dataset)
+    dataset._samples = samples
+    return dataset
 
 
 def current(dataset: Kind) -> Kind:
@@ -189,14 +189,14 @@ def current(dataset: Kind) -> Kind:
 
 def joined(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
     """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
-    found: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
-    return found
+    dataset: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
+    return dataset
 
 
 def _restored(
     kind: type[Dataset[Any]], attributes: dict[str, Any], recipe: Recipe, selection: tuple[Any, ...] | None
 ) -> Dataset[Any]:
     """Return the dataset that :meth:`Dataset.__reduce__` wrote down."""
-    found = kind.__new__(kind)
-    vars(found).update(opened(attributes), _samples=restored_samples(recipe, selection))
-    return found
+    dataset = kind.__new__(kind)
+    vars(dataset).update(opened(attributes), _samples=restored_samples(recipe, selection))
+    return dataset

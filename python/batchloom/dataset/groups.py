@@ -225,12 +225,12 @@ class GroupSamples(StoredSamples):
         group = self.row(sample)
         places = slice(*self.offsets[group : group + 2].tolist())
         rows = places if self.order is None else self.order[places]
-        found = [self.ids.row(group) if self.is_padded else _rows(self.ids.array, rows)]
-        found += [_rows(field.array, rows) for field in self.fields]
+        arrays = [self.ids.row(group) if self.is_padded else _rows(self.ids.array, rows)]
+        arrays += [_rows(field.array, rows) for field in self.fields]
         return (
-            dict(zip((IDS, *(field.label for field in self.fields)), found, strict=True))
+            dict(zip((IDS, *(field.label for field in self.fields)), arrays, strict=True))
             if self._named
-            else tuple(found)
+            else tuple(arrays)
         )
 
     def stats(self) -> GroupStats:
@@ -258,8 +258,8 @@ class GroupSamples(StoredSamples):
     def schema(self, columns: Columns) -> Schema:
         known = {field.label: field for field in (self.ids, *self.fields)}
         first = self.location.arrays[0]
-        found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(found), named=self._named, ragged=True)
+        with_frameworks = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(with_frameworks), named=self._named, ragged=True)
 
     @override
     def device_data(self) -> DeviceData:
@@ -285,9 +285,9 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
         samples = self.samples
         first, end = samples.run(first, end)
         start, stop = samples.offsets[[first, end]].tolist()
-        found = [RowRange(field, start, stop, samples.order) for field in samples.fields]
+        ranges = [RowRange(field, start, stop, samples.order) for field in samples.fields]
         padded = RowRange(samples.ids, first, end)
-        return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *found]
+        return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *ranges]
 
     @override
     def most_rows(self, samples: int) -> list[tuple[Field, int]]:
@@ -444,8 +444,8 @@ def _rows(array: Any, rows: Any) -> Any:
         # Older versions of torch index signed integers alone.
         signed = getattr(torch, str(array.dtype).removeprefix("torch.u"))
         return array.view(signed)[places].view(array.dtype)
-    found = array[rows]
-    return found if isinstance(rows, numpy.ndarray) else owned(found, IDS)
+    taken = array[rows]
+    return taken if isinstance(rows, numpy.ndarray) else owned(taken, IDS)
 
 
 def _rebuild(group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]) -> GroupSamples:

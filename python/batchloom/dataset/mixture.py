@@ -212,10 +212,10 @@ def mixed_samples_of(mixture: Mixture) -> MixedSamples:
 
 def over(mixture: Mixture, dataset: Dataset[Any]) -> Mixture:
     """Return the same mixture over the same samples in other memory."""
-    found = mixture.__new__(type(mixture))
-    found.__dict__.update(mixture.__dict__)
-    found._mixed = replace(mixture._mixed, dataset=dataset)
-    return found
+    copy = mixture.__new__(type(mixture))
+    copy.__dict__.update(mixture.__dict__)
+    copy._mixed = replace(mixture._mixed, dataset=dataset)
+    return copy
 
 
 def _given(weights: Mapping[str, float], names: tuple[str, ...]) -> list[float]:
@@ -235,14 +235,14 @@ def _changes(
     schedule: Sequence[tuple[int, Mapping[str, float]]], names: tuple[str, ...]
 ) -> list[tuple[int, list[float]]]:
     """Return the changes of a schedule, checked."""
-    found: list[tuple[int, list[float]]] = []
+    changes: list[tuple[int, list[float]]] = []
     if not isinstance(schedule, Sequence) or isinstance(schedule, str):
         raise ArgumentError(f"schedule is {schedule!r}; expected pairs of an amount and weights")
     for change in schedule:
         if not isinstance(change, Sequence) or isinstance(change, str) or len(change) != 2:
             raise ArgumentError(f"schedule has {change!r}; expected an amount and weights by name")
         amount = integer("an amount in schedule", change[0], most=2**62)
-        if found and amount <= found[-1][0]:
-            raise ArgumentError(f"schedule has {amount} after {found[-1][0]}; expected amounts that increase")
-        found.append((amount, _given(change[1], names)))
-    return found
+        if changes and amount <= changes[-1][0]:
+            raise ArgumentError(f"schedule has {amount} after {changes[-1][0]}; expected amounts that increase")
+        changes.append((amount, _given(change[1], names)))
+    return changes

@@ -171,12 +171,12 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     def select(self, selection: _native.Selection) -> Self:
         """Return selected samples, which share the data with these."""
-        found = self.__new__(type(self))
+        selected = self.__new__(type(self))
         # Attributes are shared, as a copy would borrow all arrays again.
-        found.__dict__.update(self.__dict__)
-        found.selection = selection if self.selection is None else selection.within(self.selection)
-        found.narrow(selection)
-        return found
+        selected.__dict__.update(self.__dict__)
+        selected.selection = selection if self.selection is None else selection.within(self.selection)
+        selected.narrow(selection)
+        return selected
 
     def narrow(self, selection: _native.Selection) -> None:
         """Choose from the samples that there were before; ``self.selection`` has what is left of the data."""
@@ -213,8 +213,8 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     @override
     def sizes(self) -> Sizes | None:
-        found = self.engine().sizes()
-        return None if found is None else read(found)
+        sizes = self.engine().sizes()
+        return None if sizes is None else read(sizes)
 
     @override
     def classes(self, option: str, field: str | int) -> Any:
@@ -277,8 +277,8 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         if not self.location.was_shared:
             return self
         make, arguments = self.recipe()
-        found = make(*arguments)
-        return found if self.selection is None else found.select(self.held())
+        samples = make(*arguments)
+        return samples if self.selection is None else samples.select(self.held())
 
     def narrowed(self) -> tuple[Recipe, _native.Selection]:
         """Return a recipe for little more data than the selected samples, and where they are in it."""
@@ -302,5 +302,5 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 def restored_samples(recipe: Recipe, selection: tuple[Any, ...] | None) -> Samples:
     """Return samples that were written."""
     make, arguments = recipe
-    found = make(*opened(arguments))
-    return found if selection is None else found.select(restored(*selection))
+    samples = make(*opened(arguments))
+    return samples if selection is None else samples.select(restored(*selection))

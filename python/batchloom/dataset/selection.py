@@ -94,16 +94,16 @@ def _ends(parts: dict[str, Any]) -> list[tuple[str, _native.PartEnd]]:
     if len(set(kinds.values())) > 1:
         text = ", ".join(f"{name} by {kind}" for name, kind in kinds.items())
         raise ArgumentError(f"parts are given {text}; expected one kind for all")
-    found, end = [], 0
+    ends, end = [], 0
     for name, part in said:
         if kinds[name] == "share":
-            found.append((name, share(name, part)))
+            ends.append((name, share(name, part)))
             continue
         if isinstance(part, bool) or not hasattr(part, "__index__"):
             raise ArgumentError(f"part {name} is {part!r}; expected a share, a number of samples, or None")
         end += integer(f"part {name}", operator.index(part), least=1, most=2**62)
-        found.append((name, _native.PartEnd.step(min(end, 2**62))))
-    return [*found, (last, _native.PartEnd.rest())] if rest is None else found
+        ends.append((name, _native.PartEnd.step(min(end, 2**62))))
+    return [*ends, (last, _native.PartEnd.rest())] if rest is None else ends
 
 
 def written(selection: _native.Selection) -> tuple[Any, ...]:

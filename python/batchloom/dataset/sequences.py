@@ -212,8 +212,8 @@ class SequenceSamples(StoredSamples):
     @override
     def schema(self, columns: Columns) -> Schema:
         first = next(iter(self.variable.values()))
-        found = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(found), named=True, ragged=True)
+        with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(with_frameworks), named=True, ragged=True)
 
     @override
     def device_data(self) -> DeviceData:
@@ -268,8 +268,8 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
         fields: dict[str, ragged.Fixed | ragged.Variable] = {}
         for name, field in self.samples.fields.items():
             if isinstance(field, Variable):
-                found = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
-                fields[name] = replace(found, fetch=converted(options, name, found.fetch))
+                on_device = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
+                fields[name] = replace(on_device, fetch=converted(options, name, on_device.fetch))
             else:
                 fields[name] = ragged.Fixed(converted(options, name, partial(resident.rows_of, field)))
         return ragged.Ragged(fields, options, BOUNDARIES in options.names)

@@ -159,8 +159,8 @@ class RowSamples(StoredSamples):
             frameworks += [field.framework] * (1 if held is None else held.COLUMNS)
             compressed += [] if held is None else [held]
         frameworks += frameworks[:1] * (len(columns) - len(frameworks))
-        found = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
-        return Schema(tuple(found), named=self.names is not None, compressed=tuple(compressed))
+        with_frameworks = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
+        return Schema(tuple(with_frameworks), named=self.names is not None, compressed=tuple(compressed))
 
     @override
     def device_data(self) -> DeviceData:

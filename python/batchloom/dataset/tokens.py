@@ -266,9 +266,9 @@ class TokenSamples(StoredSamples):
         start = sample * self.seq_len
         stats = self._engine.counts(1)
         count = min(self.seq_len, stats[4] - start)
-        found = self._slice(start, start + count + 1)
+        tokens = self._slice(start, start + count + 1)
         places = (0, self.seq_len - count if self.options["tail"] == "pad" else 0)
-        return numpy.pad(found[:-1], places), numpy.pad(found[1:], places, constant_values=IGNORED)
+        return numpy.pad(tokens[:-1], places), numpy.pad(tokens[1:], places, constant_values=IGNORED)
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
@@ -282,13 +282,13 @@ class TokenSamples(StoredSamples):
         between = [] if separator is None else [numpy.array([separator], numpy.int64)]
         begins = numpy.cumsum(ends - firsts + len(between)) - (ends - firsts + len(between))
         document = int(numpy.searchsorted(begins, start, side="right")) - 1
-        found, skipped, wanted = [], start - int(begins[document]), end - start
+        pieces, skipped, wanted = [], start - int(begins[document]), end - start
         while wanted > 0:
             first, last = int(firsts[document]) + skipped, int(ends[document])
-            found += [self._stored(first, min(last, first + wanted)), *between]
+            pieces += [self._stored(first, min(last, first + wanted)), *between]
             wanted -= last - first + len(between)
             document, skipped = document + 1, 0
-        return numpy.concatenate(found)[: end - start]
+        return numpy.concatenate(pieces)[: end - start]
 
     def _stored(self, start: int, end: int) -> Array:
         """Return tokens as they are stored, as int64."""
@@ -392,12 +392,12 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
         raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
         raise DataError(f"tokens are a tuple of {len(tokens)}; expected a list of documents, or (values, offsets)")
-    found = variable("tokens", tokens)
-    if found.shapes is not None:
+    corpus = variable("tokens", tokens)
+    if corpus.shapes is not None:
         raise DataError("documents have more than one dimension; expected a list of tokens for each")
-    first, end = int(found.offsets[0]), int(found.offsets[-1])
-    whole_array = first == 0 and end == len(found.values.tensor)
-    return found.values.array if whole_array else found.values.slice(first, end), found.offsets - first
+    first, end = int(corpus.offsets[0]), int(corpus.offsets[-1])
+    whole_array = first == 0 and end == len(corpus.values.tensor)
+    return corpus.values.array if whole_array else corpus.values.slice(first, end), corpus.offsets - first
 
 
 def _offsets(tokens: Any, documents: Any) -> Array | None:
@@ -421,11 +421,11 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
 def _ends_with(tokens: Any, token: int) -> Array:
     """Return the offsets of documents that end with ``token``; the last one may end without it."""
     total = len(tokens)
-    found = [numpy.zeros(1, numpy.int64)]
+    ends = [numpy.zeros(1, numpy.int64)]
     for start in range(0, total, SEARCHED):
         part = numpy.asarray(host("tokens", tokens[start : start + SEARCHED]))
-        found.append(numpy.flatnonzero(part == token) + start + 1)
-    offsets = numpy.concatenate(found)
+        ends.append(numpy.flatnonzero(part == token) + start + 1)
+    offsets = numpy.concatenate(ends)
     return offsets if offsets[-1] == total else numpy.append(offsets, total)
 
 

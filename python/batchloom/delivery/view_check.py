@@ -66,12 +66,12 @@ class CheckedWindowViews(WindowViews):
 
     def _of_series(self, watch: Watch, changed: list[Array]) -> DataError:
         """Return the error of a batch that changed some bytes of some rows of the series."""
-        found = numpy.flatnonzero(sum(changed))
-        names = self._written(changed, int(found[0]), int(found[-1]), len(watch.numbers))
-        written = " or ".join(self._named(name, watch, int(found[0])) for name in names)
+        steps = numpy.flatnonzero(sum(changed))
+        names = self._written(changed, int(steps[0]), int(steps[-1]), len(watch.numbers))
+        written = " or ".join(self._named(name, watch, int(steps[0])) for name in names)
         step, epoch = watch.place
         return DataError(
-            f"step {step} of epoch {epoch} wrote to {written}: {many(len(found), 'step')} of the series changed. "
+            f"step {step} of epoch {epoch} wrote to {written}: {many(len(steps), 'step')} of the series changed. "
             "Batches of "
             "neighbours are views, which share these steps; expected a new array, as x = x - x.mean(1, keepdim=True), "
             'or a loader with buffers="own"'
@@ -98,8 +98,8 @@ class CheckedWindowViews(WindowViews):
             return whole and span.start <= first and last < span.stop
 
         cuts = dict(zip(self._source.spans, self._cuts, strict=True))
-        found = [name for name, cut in cuts.items() if holds_all(cut)]
-        return found or [name for name, cut in cuts.items() if changed[cut.array][reach(cut)].any()]
+        names = [name for name, cut in cuts.items() if holds_all(cut)]
+        return names or [name for name, cut in cuts.items() if changed[cut.array][reach(cut)].any()]
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Guarded:
 
     def changed(self) -> Array:
         """Return the number of bytes of each row that differ from the copy."""
-        found: Array = self.module.differences(self.module.bits(self.rows), self.copy)
-        return found
+        counts: Array = self.module.differences(self.module.bits(self.rows), self.copy)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,12 @@ class WatchedMaker(BatchMaker):
         if row is None or samples is None:
             return super().__call__(row, samples)
         loaded = self._loaded = self._with(0, *self._views.cover(row, samples))
-        found = super().__call__(row, samples)
+        arrays = super().__call__(row, samples)
         state = self._loader.state()
         place = sum(steps for _, steps in state["worlds"]), state["epoch"]
         numbers = numpy.from_dlpack(self._steps.indices())
-        self._watch = self._checked.watch(loaded, found, row, place, numbers)
-        return found
+        self._watch = self._checked.watch(loaded, arrays, row, place, numbers)
+        return arrays
 
     def verify(self) -> None:
         """Check that the last batch was not written to.

@@ -47,8 +47,8 @@ class Cut:
 
     def template(self, rows: Any) -> Any:
         """Return its windows that begin with each of the rows: views."""
-        found = self.module.windows(rows, self.steps.covered)[self.steps.start :]
-        return self.finish(found if self.steps.are_neighbours else found[:, :: self.steps.every])
+        windows = self.module.windows(rows, self.steps.covered)[self.steps.start :]
+        return self.finish(windows if self.steps.are_neighbours else windows[:, :: self.steps.every])
 
     def finish(self, batch: Any) -> Any:
         """Cut windows into patches, if the field has patches."""
@@ -80,9 +80,9 @@ class LoadedRows:
 
     def templates(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field: views."""
-        found = self._here()
+        arrays = self._here()
         if not self._templates:
-            self._templates = [cut.template(found[cut.array]) for cut in self._cuts]
+            self._templates = [cut.template(arrays[cut.array]) for cut in self._cuts]
         return self._templates
 
     def rows(self, first: int, end: int) -> list[Any]:
@@ -261,12 +261,12 @@ class WindowViews:
 
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours; their rows are in ``loaded``."""
-        found = loaded.slice(row, samples, self._stride)
-        found += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
+        arrays = loaded.slice(row, samples, self._stride)
+        arrays += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
         if self._source.looked_up:
-            found += self.looked_up(row, samples)
+            arrays += self.looked_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
-        return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
+        return [self._cuts[0].module.own(array, None) for array in arrays] if self._copy else arrays
 
     def marks(self, steps: _native.Steps) -> list[Any]:
         """Return the index and the weight of the next batch, if batches hold them."""
@@ -280,10 +280,10 @@ class WindowViews:
     def looked_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""
         source, output = self._source, self._output
-        found = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]
+        arrays = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]
         if self._transfer is not None:
-            return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in found]]
-        return found
+            return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in arrays]]
+        return arrays
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
         """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
@@ -359,9 +359,9 @@ class BatchMaker:
         if row is None or samples is None:
             return self._views.owned(self._steps)
         self._loaded = self._with(0, *self._views.cover(row, samples))
-        found = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
+        arrays = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
         self._look_ahead()
-        return found
+        return arrays
 
     def _with(self, ahead: int, first: int, end: int) -> LoadedRows:
         """Return the rows ``first`` to ``end``, which the batch ``ahead`` covers."""
@@ -381,5 +381,5 @@ class BatchMaker:
             return
         view = self._steps.view(1)
         if view is not None:
-            found = self._with(1, *self._views.cover(*view))
-            self._next = None if found is self._loaded else found
+            loaded = self._with(1, *self._views.cover(*view))
+            self._next = None if loaded is self._loaded else loaded

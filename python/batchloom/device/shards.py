@@ -164,5 +164,5 @@ class MovingShard:
 def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:
     """Return rows ``start`` to ``stop`` of those that a shard needs of an array."""
     places = slice(row_range.first + start, row_range.first + stop)
-    found: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
-    return found
+    rows: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
+    return rows

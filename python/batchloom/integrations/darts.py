@@ -162,8 +162,10 @@ class _Cut:
             return None
         ends = numpy.cumsum(self.counts)
         back = numpy.arange(self._most)
-        found: Array = numpy.concatenate([end - 1 - back % count for end, count in zip(ends, self.counts, strict=True)])
-        return found
+        numbers: Array = numpy.concatenate(
+            [end - 1 - back % count for end, count in zip(ends, self.counts, strict=True)]
+        )
+        return numbers
 
 
 def _joined(parts: Sequence[Array]) -> tuple[Array, Array]:
@@ -182,8 +184,8 @@ def _values(series: Any, role: str, number: int) -> Array:
             f"{role} {number} holds {many(series.n_samples, 'sample')} of each value, of which darts draws one; "
             "expected 1"
         )
-    found: Array = series.values(copy=False)
-    return found
+    values: Array = series.values(copy=False)
+    return values
 
 
 def _aligned(

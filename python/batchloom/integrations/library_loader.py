@@ -108,8 +108,8 @@ class SeriesOfSamples:
     def __call__(self, samples: Array) -> Array:
         """Return the number of the series of each sample."""
         places = samples if self._chosen is None else self._chosen[samples]
-        found: Array = numpy.searchsorted(self._ends, places, side="right")
-        return found if self._series is None else self._series[found]
+        numbers: Array = numpy.searchsorted(self._ends, places, side="right")
+        return numbers if self._series is None else self._series[numbers]
 
 
 def same(loader: LibraryLoader) -> LibraryLoader:

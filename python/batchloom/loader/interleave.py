@@ -313,11 +313,11 @@ class Interleaved:
         Raises:
             ArgumentError: They differ.
         """
-        found = {name: (loader.rank, loader.world_size) for name, loader in self._loaders.items()}
-        if len(set(found.values())) > 1:
-            said = ", ".join(f"{name!r} {rank} of {size}" for name, (rank, size) in found.items())
+        ranks = {name: (loader.rank, loader.world_size) for name, loader in self._loaders.items()}
+        if len(set(ranks.values())) > 1:
+            said = ", ".join(f"{name!r} {rank} of {size}" for name, (rank, size) in ranks.items())
             raise ArgumentError(f"loaders have different ranks: {said}; expected the same")
-        return next(iter(found.values()))
+        return next(iter(ranks.values()))
 
     def _check_ranks(self) -> None:
         self._ranks()
@@ -391,13 +391,13 @@ class Interleaved:
         kept = {name: value for name, value in vars(self).items() if name != "_count"}
         done: list[DataLoader[Any]] = []
         try:
-            for loader, found in zip(self._loaders.values(), loaders, strict=True):
+            for loader, saved in zip(self._loaders.values(), loaders, strict=True):
                 done.append(loader)
-                loader.load_state_dict(found)
+                loader.load_state_dict(saved)
             self._turns = Turns(epoch, tuple(taken) if is_same else (0,) * many, frozenset(ended))
             self._batches, self._handed = {}, 0
             self._iteration = self._origin = self._before = None
-            steps = [found.get("steps", 0) for found in loaders]
+            steps = [saved.get("steps", 0) for saved in loaders]
             if any(have > most for have, most in zip(self._turns.taken, steps, strict=True)):
                 raise StateError(
                     f"the state is damaged: taken is {taken}, of loaders that took {steps}; expected no more"
@@ -406,8 +406,8 @@ class Interleaved:
                 watcher.check_place(self, lambda: Standing(len(self), self.remaining, self._is_resized(loaders)))
         except Exception:
             vars(self).update(kept | {"_batches": {}})
-            for loader, found in zip(done, before["loaders"], strict=False):
-                loader.load_state_dict(found)
+            for loader, saved in zip(done, before["loaders"], strict=False):
+                loader.load_state_dict(saved)
             raise
         self._count.load(count, epoch)
         self._is_over = any(
@@ -421,8 +421,8 @@ class Interleaved:
             StateError: The state is of loaders of other names.
         """
         many = len(self._names)
-        mine, found = [repr(name) for name in self._names], _listed(state, "names") if "names" in state else None
-        theirs = _numbered(many) if found is None else found
+        mine, names = [repr(name) for name in self._names], _listed(state, "names") if "names" in state else None
+        theirs = _numbered(many) if names is None else names
         if sorted(map(str, theirs)) != sorted(mine):
             raise StateError(f"the state is of loaders named {', '.join(map(str, theirs))}; expected {', '.join(mine)}")
         order = [theirs.index(name) for name in mine]
@@ -497,10 +497,10 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
     if len({id(loader) for loader in named.values()}) < len(named):
         raise ArgumentError("a loader is given twice; expected a loader of its own for each name")
     given = _given(named, weights)
-    found = [_exact(weight(f"loader {name!r}", each)) for name, each in zip(named, given, strict=True)]
-    if not any(found):
+    exact = [_exact(weight(f"loader {name!r}", each)) for name, each in zip(named, given, strict=True)]
+    if not any(exact):
         raise ArgumentError("all weights are 0; expected one above 0")
-    return Interleaved(named, found, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
+    return Interleaved(named, exact, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
 
 
 def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
@@ -524,12 +524,12 @@ def _exact(number: Any) -> Fraction:
 
 def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
     """Return a list in a state, with an entry for each loader if ``count`` is the number of loaders."""
-    found = state.get(key)
-    if not isinstance(found, list | tuple):
-        raise StateError(f"the state is damaged: {key} is {found!r:.80}; expected a list")
-    if count is not None and len(found) != count:
-        raise StateError(f"the state is of {len(found)} loaders; expected {count}")
-    return list(found)
+    entries = state.get(key)
+    if not isinstance(entries, list | tuple):
+        raise StateError(f"the state is damaged: {key} is {entries!r:.80}; expected a list")
+    if count is not None and len(entries) != count:
+        raise StateError(f"the state is of {len(entries)} loaders; expected {count}")
+    return list(entries)
 
 
 def _numbered(many: int) -> list[str]:

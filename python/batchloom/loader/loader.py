@@ -207,8 +207,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         Where the logger ``batchloom`` logs at level ``INFO``, each epoch logs this line as it ends.
         """
-        found = self._native.metrics()
-        return Metrics(*found[:-1], *self._delivery.copies(), found[-1])
+        measured = self._native.metrics()
+        return Metrics(*measured[:-1], *self._delivery.copies(), measured[-1])
 
     def steps(self, end: int | None = None) -> Iterator[Batch]:
         """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.

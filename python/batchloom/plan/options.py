@@ -229,21 +229,21 @@ class PlanOptions:
     @classmethod
     def of(cls, plan: _native.Plan) -> PlanOptions:
         """Return the options of a plan. Weights, classes and keys are arrays of numbers that mean the same."""
-        found = plan.options
-        weights, num_samples, classes = described(found["draws"])
-        name, keys = found["grouping"] or (None, None)
+        options = plan.options
+        weights, num_samples, classes = described(options["draws"])
+        name, keys = options["grouping"] or (None, None)
         numbers = None if keys is None else numpy.from_dlpack(keys)
-        padded = {} if found["pad_to"] is None else dict(zip(("pad_to", "truncate"), found["pad_to"], strict=True))
+        padded = {} if options["pad_to"] is None else dict(zip(("pad_to", "truncate"), options["pad_to"], strict=True))
         same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban")
         return cls(
-            shuffle=found["shuffle"] if found["shuffle"] == RUNS else found["shuffle"] == "samples",
+            shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,
             num_samples=num_samples,
             balanced_by=classes,
             homogeneous_by=numbers if name == "homogeneous_by" else None,
             distinct_by=numbers if name == "distinct_by" else None,
             **padded,
-            **{option: found[option] for option in same},
+            **{option: options[option] for option in same},
         )
 
 

@@ -62,11 +62,11 @@ class Mesh:
             ArgumentError: The mesh does not hold all processes.
         """
         coordinates = self._coordinates(rank, world_size)
-        found, size = 0, 1
+        data_rank, size = 0, 1
         for (name, length), place in zip(self._sizes.items(), coordinates, strict=True):
             if name in DATA:
-                found, size = found * length + place, size * length
-        return found, size
+                data_rank, size = data_rank * length + place, size * length
+        return data_rank, size
 
     def _coordinates(self, rank: int, world_size: int) -> list[int]:
         held = math.prod(self._sizes.values())
@@ -80,10 +80,10 @@ class Mesh:
                 "all of them"
             )
         if mesh is not None:
-            found = mesh.get_coordinate()
-            if found is None:
+            coordinates = mesh.get_coordinate()
+            if coordinates is None:
                 raise ArgumentError(f"rank {rank} is not in the mesh {mesh}; expected a mesh of all processes")
-            return list(found)
+            return list(coordinates)
         places = []
         for size in reversed(self._sizes.values()):
             rank, place = divmod(rank, size)

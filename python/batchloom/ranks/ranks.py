@@ -194,13 +194,13 @@ class RankFinder:
 
         _compared[name] += 1
         mine = json.dumps({"rank": ranks[0], **facts})
-        found = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
-        first = found.pop("rank")
+        theirs = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
+        first = theirs.pop("rank")
         meeting = f"batchloom/{name}/{_compared[name]}/ranks"
-        differ = [key for key in facts if facts[key] != found.get(key)]
+        differ = [key for key in facts if facts[key] != theirs.get(key)]
         if differ:
             _compared[name] -= 1  # another try meets the same facts
-            here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
+            here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, theirs))
             raise DataError(
                 f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "
                 f"{there}; expected {expected} on every rank. A loader that ranks do not share takes distributed=False"

@@ -87,15 +87,15 @@ def written(draws: _native.Draws | None) -> tuple[Any, ...] | None:
         return None
     number, units, sources, exhausted, measure, members, names = draws.written()
     by = None if measure is None else (measure[0], numpy.from_dlpack(measure[1]))
-    arrays = [None if found is None else numpy.from_dlpack(found) for found in (units, members)]
+    arrays = [None if array is None else numpy.from_dlpack(array) for array in (units, members)]
     return number, arrays[0], sources, exhausted, by, arrays[1], names
 
 
-def restored(found: tuple[Any, ...] | None) -> _native.Draws | None:
+def restored(pickled: tuple[Any, ...] | None) -> _native.Draws | None:
     """Return draws that were written."""
-    if found is None:
+    if pickled is None:
         return None
-    number, units, sources, exhausted, measure, members, names = found
+    number, units, sources, exhausted, measure, members, names = pickled
     borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
     by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
     return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names)

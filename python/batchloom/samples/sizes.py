@@ -63,8 +63,8 @@ def offsets(label: str, places: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, A
     Raises:
         DataError: One is too large for any array.
     """
-    found = places.astype(numpy.int64)
-    if places.dtype.kind == "u" and (found < 0).any():
-        at = int((found < 0).argmax())
+    copy = places.astype(numpy.int64)
+    if places.dtype.kind == "u" and (copy < 0).any():
+        at = int((copy < 0).argmax())
         raise DataError(f"{label}: offset {at} is {places[at]}; expected numbers of values, which are less than 2**63")
-    return found
+    return copy

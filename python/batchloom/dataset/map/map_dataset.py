@@ -144,10 +144,10 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         options = self.options
         for number, part in enumerate(parts):
             for name in ("workers", "on_error", "columns"):
-                found, expected = getattr(part.options, name), getattr(options, name)
-                if found != expected:
+                theirs, ours = getattr(part.options, name), getattr(options, name)
+                if theirs != ours:
                     raise ArgumentError(
-                        f"{name} is {expected!r} in dataset 0 and {found!r} in dataset {number}; expected the same"
+                        f"{name} is {ours!r} in dataset 0 and {theirs!r} in dataset {number}; expected the same"
                     )
             if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")

@@ -112,12 +112,14 @@ class OnDemandSamples(Samples, Generic[Source]):
         structure = self._reader.structures.of_text(nesting)
         own = len(structure.names)
         frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
-        found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
+        with_frameworks = tuple(
+            Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
+        )
         further = [name for name, _ in columns[own:]]
         if BOUNDARIES in further:
             further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
         build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
-        return Schema(found, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
+        return Schema(with_frameworks, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
 
     @override
     def engine(self) -> _native.Dataset:
@@ -149,8 +151,8 @@ class OnDemandSamples(Samples, Generic[Source]):
         sizes = None if self.own_sizes is None else _native.borrow(self.own_sizes, "sizes")
         fields = None if self.options.columns is None else self._variable
         skips = self.options.on_error == "skip"
-        found = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
-        return found if self.selection is None else found.select(self.selection)
+        dataset = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
+        return dataset if self.selection is None else dataset.select(self.selection)
 
 
 def _cores() -> int:

@@ -85,12 +85,12 @@ class SampleProcesses:
             return request, [self._outcome(outcome) for outcome in outcomes]
         return [self._outcome(outcome) for outcome in answer]
 
-    def _outcome(self, found: Any) -> Any:
-        if isinstance(found, tuple):
-            structure, fields = found
+    def _outcome(self, outcome: Any) -> Any:
+        if isinstance(outcome, tuple):
+            structure, fields = outcome
             self._reader.require_named(structure, (dtype for dtype, _ in fields))
             return self._reader.structures.add(structure), fields
-        return found
+        return outcome
 
     def __del__(self) -> None:
         # At the end of the interpreter, names of this module may be gone: suppress is one of them.

@@ -42,10 +42,10 @@ class SampleReader:
         Raises:
             SampleError: It cannot be had.
         """
-        for found in self.samples((number,), seed, epoch):
-            if type(found) is Refused:
-                raise found.error from found.error.__cause__
-        return found
+        for sample in self.samples((number,), seed, epoch):
+            if type(sample) is Refused:
+                raise sample.error from sample.error.__cause__
+        return sample
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples as the source gives them, or the reason that one cannot be had, until ``stop`` is true."""
@@ -142,9 +142,9 @@ class SampleReader:
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         put, place, others = slots.put, -1, {}
-        for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
-            if not put(place, found):
-                others[place] = self._put(slots, text, place, numbers[place], found)
+        for place, sample in enumerate(self.samples(numbers, seed, epoch, stop)):
+            if not put(place, sample):
+                others[place] = self._put(slots, text, place, numbers[place], sample)
         are_there = place + 1 == len(numbers) and not any(others.values())
         return None if are_there else [others.get(place) for place in range(place + 1)]
 

@@ -81,14 +81,14 @@ class ItemSource:
             try:
                 item = items[number]
                 if fn is None:
-                    found = item
+                    sample = item
                 elif draws:
-                    found = fn(item, rng=generator(seed, epoch, number))
+                    sample = fn(item, rng=generator(seed, epoch, number))
                 else:
-                    found = fn(item)
+                    sample = fn(item)
             except Exception as error:
-                found = Refused(failed(number, item, described(error)), error)
-            yield found
+                sample = Refused(failed(number, item, described(error)), error)
+            yield sample
 
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""

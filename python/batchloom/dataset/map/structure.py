@@ -144,21 +144,21 @@ class Structures:
             structure, places = known
             arrays = [_array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
         else:
-            found: list[tuple[str, Any]] = []
+            leaves: list[tuple[str, Any]] = []
             try:
-                _collect(sample, "", found)
+                _collect(sample, "", leaves)
             except RecursionError:
                 raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
-            if not found:
+            if not leaves:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
-            arrays = [_array(name, part) for name, part in found]
-            structure = self._remembered(sample, found, types)
+            arrays = [_array(name, part) for name, part in leaves]
+            structure = self._remembered(sample, leaves, types)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
 
-    def _remembered(self, sample: Any, found: list[tuple[str, Any]], types: Any) -> Structure:
+    def _remembered(self, sample: Any, leaves: list[tuple[str, Any]], types: Any) -> Structure:
         """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
-        names = tuple(name for name, _ in found)
-        known = [_framework(name, part) for name, part in found]
+        names = tuple(name for name, _ in leaves)
+        known = [_framework(name, part) for name, part in leaves]
         usual = next((framework for framework in known if framework is not None), DEFAULT_FRAMEWORK)
         frameworks = tuple(framework or usual for framework in known)
         structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
@@ -212,14 +212,14 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def _collect(value: Any, path: str, found: list[tuple[str, Any]]) -> None:
+def _collect(value: Any, path: str, leaves: list[tuple[str, Any]]) -> None:
     """Append the name and the value of each array in a sample."""
     children = _children(value)
     if children is None:
-        found.append((path or "0", value))
+        leaves.append((path or "0", value))
         return
     for key, child in children:
-        _collect(child, f"{path}.{key}" if path else str(key), found)
+        _collect(child, f"{path}.{key}" if path else str(key), leaves)
 
 
 def _node(value: Any, frameworks: Any) -> Node | str:

@@ -95,13 +95,13 @@ def _received(file: int) -> bytes:
 
 
 def _read(file: int, length: int) -> bytes:
-    found = os.read(file, length)
-    while len(found) < length:
-        more = os.read(file, length - len(found))
+    received = os.read(file, length)
+    while len(received) < length:
+        more = os.read(file, length - len(received))
         if not more:
             raise EOFError
-        found += more
-    return found
+        received += more
+    return received
 
 
 def _send(file: int, message: bytes) -> None:
@@ -257,12 +257,12 @@ class Answers:
         memory, places = self._memory(*numbers[3:6]), iter(numbers[6:])
         seed, epoch, samples = self._held[part]
         arrays = [None if held is None else held[field] for held in samples]
-        found = [
+        slots = [
             (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
             for number, sample, start, count in zip(places, places, places, places, strict=True)
         ]
         functions = {name: partial(self._seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
-        _native.write_slots(writer, bool(concatenates), found, arrays, memory, functions)
+        _native.write_slots(writer, bool(concatenates), slots, arrays, memory, functions)
 
     def _seeded(self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
         """Fill the slot of a sample; the generators that the function draws from are seeded for it.
@@ -273,13 +273,13 @@ class Answers:
         fill(sample, number, *slot)
 
 
-def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
+def _add(held: list[Any], outcomes: list[Any], attempt: Any) -> None:
     """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
-    if isinstance(found, BaseException):
+    if isinstance(attempt, BaseException):
         held.append(None)
-        outcomes.append(_portable(found))
-    elif found is not None:
-        structure, arrays = found
+        outcomes.append(_portable(attempt))
+    elif attempt is not None:
+        structure, arrays = attempt
         held.append(arrays)
         outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
 

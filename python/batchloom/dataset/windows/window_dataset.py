@@ -452,18 +452,18 @@ class WindowSamples(StoredSamples):
 
     def over(self, series: Series) -> WindowSamples:
         """Return the same windows over other series."""
-        found = WindowSamples(series, self.shape, self.part)
-        return found if self.selection is None else found.select(self.selection)
+        windows = WindowSamples(series, self.shape, self.part)
+        return windows if self.selection is None else windows.select(self.selection)
 
     def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:
         """Return the windows in a range of each series; ``whole`` are the ranges of these windows."""
         ranges = ranges_of(native)
         self.series.timeline.require_no_look_ahead(ranges)
-        found = self.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        found.part = self.part.within(whole, ranges, reach_back)
-        found._set(self.array_windows.within(native, ranges))
-        return found
+        windows = self.__new__(type(self))
+        windows.__dict__.update(self.__dict__)
+        windows.part = self.part.within(whole, ranges, reach_back)
+        windows._set(self.array_windows.within(native, ranges))
+        return windows
 
     @override
     def recipe(self) -> Recipe:

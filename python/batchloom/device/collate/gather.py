@@ -48,9 +48,9 @@ class ResidentRows:
         """Return the places of rows of the array in ``values``."""
         return rows - self.first if self.first else rows
 
-    def taken(self, found: torch.Tensor) -> torch.Tensor:
+    def taken(self, rows: torch.Tensor) -> torch.Tensor:
         """Return rows that were taken in the type of :func:`integer_view`, as batches hold them."""
-        stored = found.view(self.values.dtype)
+        stored = rows.view(self.values.dtype)
         return stored if self.convert is None else self.convert(stored)
 
     def empty(self, *shape: int) -> torch.Tensor:
@@ -79,10 +79,10 @@ def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None
     values = integer_view(source.values)
     if not len(values):
         values = values.new_zeros((1, *source.inner))  # All is padding, but index_select needs a row to read.
-    found = source.taken(values.index_select(0, torch.where(exists, source.places(rows), 0)))
+    taken = source.taken(values.index_select(0, torch.where(exists, source.places(rows), 0)))
     absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
-    integer_view(found).masked_fill_(absent, padding)
-    return found
+    integer_view(taken).masked_fill_(absent, padding)
+    return taken
 
 
 def to_int64(tokens: torch.Tensor) -> torch.Tensor:

@@ -49,11 +49,11 @@ class Variable:
 class Members:
     """The table of a block: a column for each sample that a batch takes."""
 
-    def __init__(self, found: torch.Tensor, dimensions: int) -> None:
-        self.samples, self.elements, self.counts, self.ends, self.numbers = found[:5]
-        self.taken = found[5 : 5 + dimensions]
-        self.most = found[5 + dimensions : 5 + 2 * dimensions]
-        self.starts = found[5 + 2 * dimensions :]
+    def __init__(self, table: torch.Tensor, dimensions: int) -> None:
+        self.samples, self.elements, self.counts, self.ends, self.numbers = table[:5]
+        self.taken = table[5 : 5 + dimensions]
+        self.most = table[5 + dimensions : 5 + 2 * dimensions]
+        self.starts = table[5 + 2 * dimensions :]
 
 
 class Grid:
@@ -191,17 +191,17 @@ class Ragged:
     def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
         source = field.fetch()
-        found = padded(source, rows, grid.exists, field.padding)
+        values = padded(source, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
-        pieces = split(found, [size * inner for size in elements.sizes])
+        pieces = split(values, [size * inner for size in elements.sizes])
         if self.packs:
             return pieces
         shapes = [(*_shape(space, field.frame), *source.inner) for space in _spaces(runs)]
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
-    def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
+    def _each(self, column: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
         """Cut a field with one row for each member; the first member of a concatenation is not a sample."""
-        pieces = split(found, samples(runs, int(self.packs)))
+        pieces = split(column, samples(runs, int(self.packs)))
         return [piece[1:] for piece in pieces] if self.packs else pieces
 
     def _next(self, elements: Elements) -> torch.Tensor:
@@ -214,8 +214,8 @@ class Ragged:
         follows = follows if grid.exists is None else follows & grid.exists
         if elements.index is not None:
             follows &= (elements.index >= 0).index_select(0, grid.owners)
-        found = to_int64(padded(field.fetch(), rows + 1, follows))
-        return found.masked_fill_(follows.logical_not(), IGNORED)
+        tokens = to_int64(padded(field.fetch(), rows + 1, follows))
+        return tokens.masked_fill_(follows.logical_not(), IGNORED)
 
 
 def _lengths(members: Members) -> torch.Tensor:

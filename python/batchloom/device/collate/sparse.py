@@ -79,10 +79,10 @@ class SparseSource:
     def _spread(self, columns: torch.Tensor, values: torch.Tensor, owners: torch.Tensor, rows: int) -> torch.Tensor:
         """Put values at their columns, among zeros."""
         numbers = integer_view(values)
-        found = numbers.new_zeros(rows * self.width)
+        dense = numbers.new_zeros(rows * self.width)
         places = owners * self.width + columns
-        found.index_put_((places,), numbers, accumulate=self.repeats)
-        return found.view(values.dtype).view(rows, self.width)
+        dense.index_put_((places,), numbers, accumulate=self.repeats)
+        return dense.view(values.dtype).view(rows, self.width)
 
 
 class SparseAndDense:
@@ -100,10 +100,10 @@ class SparseAndDense:
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
         """Make the columns of each field, and cut them into batches."""
-        found: Outline
-        found, counts = outline
-        sizes, remaining = samples(found.runs), iter(counts)
-        listed, entries = arrived[: len(found.inputs)], iter(arrived[len(found.inputs) :])
+        rows: Outline
+        rows, counts = outline
+        sizes, remaining = samples(rows.runs), iter(counts)
+        listed, entries = arrived[: len(rows.inputs)], iter(arrived[len(rows.inputs) :])
         columns: list[Sequence[Any]] = []
         for field in self._fields:
             if isinstance(field, SparseSource):
@@ -111,4 +111,4 @@ class SparseAndDense:
                 columns += field.make([next(entries) for _ in count.inputs], count.batches, sizes)
             else:
                 columns.append(split(gather(field(), listed[0][0]), sizes))
-        return columns + split_marks(listed, found)
+        return columns + split_marks(listed, rows)

@@ -88,16 +88,16 @@ class Windows:
     def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the windows of each field, and cut them into batches."""
         sizes = samples(outline.runs)
-        fields: list[Sequence[Any]] = [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
+        fields: list[Sequence[Any]] = [split(field, sizes) for field in self.fields(*arrived[0].unbind())]
         marks = split_marks(arrived, outline)
         return fields + (marks[:1] if self._lists else marks)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
         window = _Window(rows, missing, self._places, self._ends)
-        found = [_taken(window, step_range) for step_range in self._step_ranges]
-        found += [window.exist(steps) for steps in self._masks]
-        return found + [window.look_up(each) for each in self._looked_up]
+        arrays = [_taken(window, step_range) for step_range in self._step_ranges]
+        arrays += [window.exist(steps) for steps in self._masks]
+        return arrays + [window.look_up(each) for each in self._looked_up]
 
 
 class _Window:
@@ -118,11 +118,11 @@ class _Window:
     def exist(self, steps: WindowSteps) -> torch.Tensor:
         """Return a mask of the steps that series have, ``[windows, steps]``."""
         numbers = self.steps(steps)
-        found = numbers >= self.missing.view(-1, 1)
+        mask = numbers >= self.missing.view(-1, 1)
         if self.ends == "both":
             _, place = self._series()
-            found &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
-        return found
+            mask &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
+        return mask
 
     def look_up(self, each: LookedUpRows) -> torch.Tensor:
         """Return a field that is looked up for each window."""

@@ -26,9 +26,9 @@ def as_dataset(dataset: Any) -> Dataset | Mixture:
     """
     if isinstance(dataset, Dataset | Mixture):
         return dataset
-    found = _rows(dataset) or _parts(dataset)
-    if found is not None:
-        return found
+    ours = _rows(dataset) or _parts(dataset)
+    if ours is not None:
+        return ours
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
     remedy = (
         "MapDataset(dataset) reads its samples on demand, and a TensorDataset of its arrays is faster"
@@ -67,8 +67,8 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
         # Torch numbers the pieces of a stream, of which documents are selected.
         return None if whole is None or isinstance(whole, TokenDataset) else whole.select(dataset.indices)
     if data is not None and type(dataset) is data.ConcatDataset:
-        found = [part for part in (_parts(part) or _rows(part) for part in dataset.datasets) if part is not None]
-        return found[0].concat(*found[1:]) if len(found) == len(dataset.datasets) else None
+        parts = [part for part in (_parts(part) or _rows(part) for part in dataset.datasets) if part is not None]
+        return parts[0].concat(*parts[1:]) if len(parts) == len(dataset.datasets) else None
     return None
 
 
@@ -101,13 +101,13 @@ def _selected(field: Any, indices: Any) -> Any:
 
 
 def _concatenated(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts) or not found:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
         return None
-    first = found[0]
-    if len({(type(part), part.names, len(part.fields)) for part in found}) > 1:
+    first = known[0]
+    if len({(type(part), part.names, len(part.fields)) for part in known}) > 1:
         return None
-    columns = list(zip(*(part.fields for part in found), strict=True))
+    columns = list(zip(*(part.fields for part in known), strict=True))
     frameworks = {framework_of("0", field) for column in columns for field in column}
     if frameworks == {"torch"}:
         import torch

@@ -135,11 +135,11 @@ def _count(item: Any) -> int:
 
 def refuse_share(name: str, sampler: Any) -> None:
     """Refuse a sampler of one rank among several: the loader deals batches to ranks itself."""
-    for found in (sampler, getattr(sampler, "sampler", None), getattr(sampler, "batch_sampler", None)):
-        ranks = getattr(found, "num_replicas", None) or getattr(found, "num_processes", None)
-        place: tuple[Any, Any] = getattr(found, "rank", getattr(found, "process_index", None)), ranks
-        if isinstance(found, Plan):
-            place = found.rank, found.world_size
+    for each in (sampler, getattr(sampler, "sampler", None), getattr(sampler, "batch_sampler", None)):
+        ranks = getattr(each, "num_replicas", None) or getattr(each, "num_processes", None)
+        place: tuple[Any, Any] = getattr(each, "rank", getattr(each, "process_index", None)), ranks
+        if isinstance(each, Plan):
+            place = each.rank, each.world_size
         if isinstance(place[1], int) and place[1] > 1:
             raise ArgumentError(
                 f"{name} is a {type(sampler).__name__} with the batches of rank {place[0]} of {place[1]}, and the "
@@ -150,8 +150,8 @@ def refuse_share(name: str, sampler: Any) -> None:
 
 def _set_epoch(sampler: Any) -> Any:
     """Return the ``set_epoch`` of a sampler, or of the sampler inside it."""
-    for found in (sampler, getattr(sampler, "sampler", None)):
-        method = getattr(found, "set_epoch", None)
+    for each in (sampler, getattr(sampler, "sampler", None)):
+        method = getattr(each, "set_epoch", None)
         if callable(method):
             return method
     return None
