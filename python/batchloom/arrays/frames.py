@@ -46,12 +46,12 @@ class Frame:
         Raises:
             ArgumentError: The frame has no such column.
         """
-        column = to_numpy(self.raw(name, role), f"column {name!r}")
+        column = to_numpy(self.read_raw(name, role), f"column {name!r}")
         if column.ndim != 1:
             raise DataError(f"column {name!r} has shape {column.shape}; expected one value for each row")
         return column
 
-    def raw(self, name: Name, role: str) -> Any:
+    def read_raw(self, name: Name, role: str) -> Any:
         """Return one column, as the frame has it.
 
         Raises:
@@ -132,7 +132,7 @@ def runs(ids: Array) -> tuple[list[Any], Array]:
     if not len(ids):
         raise DataError("the frame has no rows; expected at least one")
     ids = ids if ids.dtype.kind in "biufM" else ids.astype(object)
-    absent = missing(ids)
+    absent = find_missing(ids)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if ids.dtype.kind == "O" and not all(isinstance(name, Hashable) for name in ids):
@@ -236,7 +236,7 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
     Raises:
         DataError: The message names the series and the step.
     """
-    absent = missing(times)
+    absent = find_missing(times)
     if absent.any():
         row = int(absent.argmax())
         raise DataError(f"{where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
@@ -258,7 +258,7 @@ def where(row: int, offsets: Array, ids: list[Any] | None) -> str:
     return f"step {row - int(offsets[series])} of series {series}{name}"
 
 
-def missing(values: Array) -> Array:
+def find_missing(values: Array) -> Array:
     """Return a mask of absent values: NaN, NaT and nulls."""
     if values.dtype.kind == "M":
         return numpy.isnat(values)

@@ -184,7 +184,7 @@ def pad_rows(array: numpy.ndarray[Any, Any], before: int, after: int) -> numpy.n
     return numpy.concatenate([zeros[:before], array, zeros[before:]])
 
 
-def repeated(row: numpy.ndarray[Any, Any], samples: int) -> numpy.ndarray[Any, Any]:
+def repeat(row: numpy.ndarray[Any, Any], samples: int) -> numpy.ndarray[Any, Any]:
     """Repeat a row in its own memory; read-only."""
     return numpy.broadcast_to(row, (samples, *row.shape))
 
@@ -279,7 +279,7 @@ def copy(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     return array.copy()
 
 
-def plain(array: Any) -> Any:
+def to_plain(array: Any) -> Any:
     """Return the array itself."""
     return array
 

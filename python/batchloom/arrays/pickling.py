@@ -39,7 +39,7 @@ class MappedFile:
     strides: tuple[int, ...]
     writable: bool
 
-    def opened(self) -> numpy.ndarray[Any, Any]:
+    def open(self) -> numpy.ndarray[Any, Any]:
         """Map the file again.
 
         Raises:
@@ -70,30 +70,30 @@ class Bits:
     tensor: Any
     dtype: str
 
-    def opened(self) -> Any:
+    def open(self) -> Any:
         """Return the tensor."""
         import torch
 
         return self.tensor.view(getattr(torch, self.dtype))
 
 
-def kept(value: Any) -> Any:
+def to_pickle(value: Any) -> Any:
     """Return what a pickle keeps of arrays in tuples and dicts; of anything else, the value itself."""
     if type(value) is tuple:
-        return tuple(kept(each) for each in value)
+        return tuple(to_pickle(each) for each in value)
     if type(value) is dict:
-        return {name: kept(each) for name, each in value.items()}
+        return {name: to_pickle(each) for name, each in value.items()}
     framework = owner(value)
     return value if framework is None else framework.to_pickle(value)
 
 
-def opened(value: Any) -> Any:
-    """Return the arrays that :func:`kept` kept."""
+def from_pickle(value: Any) -> Any:
+    """Return the arrays of a value that :func:`to_pickle` returned."""
     if type(value) is tuple:
-        return tuple(opened(each) for each in value)
+        return tuple(from_pickle(each) for each in value)
     if type(value) is dict:
-        return {name: opened(each) for name, each in value.items()}
-    return value.opened() if isinstance(value, MappedFile | Bits) else value
+        return {name: from_pickle(each) for name, each in value.items()}
+    return value.open() if isinstance(value, MappedFile | Bits) else value
 
 
 def mapped_file(array: numpy.ndarray[Any, Any]) -> MappedFile | None:

@@ -65,7 +65,7 @@ class FixedSize:
         _integers(self, "batch_size")
 
     def _native(self) -> _native.Rule:
-        return _read("fixed-size", "batch_size", vars(self))
+        return _make_native("fixed-size", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class LengthBuckets:
         _integers(self, "multiple_of", most=U32)
 
     def _native(self) -> _native.Rule:
-        return _read("length-buckets", "batch_size", vars(self))
+        return _make_native("length-buckets", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class TokenBudget:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _read("token-budget", "max_tokens", vars(self))
+        return _make_native("token-budget", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class CostOptimal:
     def _native(self) -> _native.Rule:
         cost = {name: getattr(self.cost, name) for name in COEFFICIENTS}
         options = {name: value for name, value in vars(self).items() if name != "cost"}
-        return _read("cost-optimal", "max_tokens", cost | options)
+        return _make_native("cost-optimal", "max_tokens", cost | options)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class Packing:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _read("packing", "max_tokens", vars(self))
+        return _make_native("packing", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -345,7 +345,7 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     return batching
 
 
-def _read(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:
+def _make_native(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:
     """Return the rule of the engine with this name and these options; the option ``number`` stands behind the name.
 
     An option that is ``None`` is left out, and so has its default.

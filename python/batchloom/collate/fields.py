@@ -129,7 +129,7 @@ class Fields:
         if fields is None:
             return {}
         if isinstance(fields, Field):
-            fields = {self._only(): fields}
+            fields = {self._find_only_key(): fields}
         if not isinstance(fields, Mapping):
             raise ArgumentError(f"fields is {fields!r}; expected a dict of bl.Field by field, or one bl.Field")
         for key, field in fields.items():
@@ -139,7 +139,7 @@ class Fields:
                 )
         return {text("a field in fields", name): field for name, field in self.namer.by_name("fields", fields).items()}
 
-    def _only(self) -> Any:
+    def _find_only_key(self) -> Any:
         """Return the key of the only field.
 
         Raises:
@@ -153,7 +153,8 @@ class Fields:
             )
         if len(names.dtypes) > 1:
             raise ArgumentError(
-                f"fields is one bl.Field, and there are several fields; expected a dict by {names.listed(names.dtypes)}"
+                "fields is one bl.Field, and there are several fields; "
+                f"expected a dict by {names.list_keys(names.dtypes)}"
             )
         name = next(iter(names.dtypes))
         return next((place for place, other in names.places.items() if other == name), name)
@@ -187,8 +188,8 @@ class Fields:
             names = self.namer.names
             assert isinstance(names, FieldNames)
             raise ArgumentError(
-                f"fields pads {names.listed([name])} with {self._pads[name]!r}, and its samples have one shape; "
-                f"expected pad for {names.listed(padded) or 'no field'}"
+                f"fields pads {names.list_keys([name])} with {self._pads[name]!r}, and its samples have one shape; "
+                f"expected pad for {names.list_keys(padded) or 'no field'}"
             )
         if not padded and not (isinstance(value, int | float) and value == 0):
             raise ArgumentError(f"pad_value is {value!r}, and fields have one shape, so nothing is padded; expected 0")

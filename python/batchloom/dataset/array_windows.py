@@ -301,11 +301,11 @@ class ArrayWindows:
                 numbers = numpy.arange(row - start + anchor, row - start + anchor + samples * stride, stride)
             lent = lend(_native.borrow(numbers, name), framework)
             module = require(framework, "int64", name)
-            return lent if looked_up.of == "steps" else module.repeated(lent[0], samples)
+            return lent if looked_up.of == "steps" else module.repeat(lent[0], samples)
         framework = output or looked_up.field.framework
         rows, module = lend(looked_up.field.tensor, framework), require(framework, "int64", name)
         if looked_up.of == "series":
-            return module.repeated(module.own(rows[series : series + 1], None)[0], samples)
+            return module.repeat(module.own(rows[series : series + 1], None)[0], samples)
         if looked_up.of == "windows":
             window = before + (row - first) // stride
             return module.own(rows[window : window + samples], None)
@@ -320,11 +320,11 @@ class ArrayWindows:
         """
         from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
         def fetch(name: str, field: Field) -> Callable[[], ResidentRows]:
             rows = partial(resident.rows_of, field)
-            return rows if options is None else converted(options, name, rows)
+            return rows if options is None else add_conversion(options, name, rows)
 
         shared = {id(field.array): field for field in self.cut_arrays}
         step_ranges = [

@@ -13,7 +13,7 @@ from batchloom.arguments import U64, boolean, integer, resolve_index
 from batchloom.arrays.field import host
 from batchloom.batching.rules import FixedSize, engine_rule
 from batchloom.collate.schema import Columns, Schema
-from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.location import Location
 from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.errors import ArgumentError, many
@@ -157,7 +157,7 @@ class JoinedSamples(StoredSamples):
     @override
     def classes(self, option: str, field: str | int) -> Any:
         classes = numpy.concatenate([numpy.asarray(host(option, each.classes(option, field))) for each in self.parts])
-        chosen = self.chosen()
+        chosen = self.list_selected()
         return classes if chosen is None else classes[chosen]
 
     @override
@@ -177,8 +177,8 @@ class JoinedSamples(StoredSamples):
         return self.parts[0].shuffle(shuffle)
 
     @override
-    def current(self) -> Samples:
-        datasets = tuple(current(each) for each in self.datasets)
+    def refresh(self) -> Samples:
+        datasets = tuple(refresh(each) for each in self.datasets)
         if all(now is before for now, before in zip(datasets, self.datasets, strict=True)):
             return self
         samples = JoinedSamples(datasets, self.says_source)

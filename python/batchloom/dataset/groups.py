@@ -12,7 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, choice, integer
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, host, owned
+from batchloom.arrays.field import Field, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
@@ -23,7 +23,7 @@ from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
-from batchloom.samples.sizes import Sizes, longest, read
+from batchloom.samples.sizes import Sizes, longest, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -187,7 +187,7 @@ class GroupSamples(StoredSamples):
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
         labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
-        self.fields = tuple(Field(label, _dense(array)) for label, array in labelled.items())
+        self.fields = tuple(Field(label, _to_dense(array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
@@ -218,7 +218,7 @@ class GroupSamples(StoredSamples):
 
     @override
     def sizes(self) -> Sizes:
-        return read(self._engine.sizes())
+        return read_sizes(self._engine.sizes())
 
     def sample(self, sample: int) -> Any:
         """Return all rows of one group: its id and the arrays as a tuple, or as a dict if they are named."""
@@ -283,7 +283,7 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
         from batchloom.device.shards import RowRange
 
         samples = self.samples
-        first, end = samples.run(first, end)
+        first, end = samples.locate_run(first, end)
         start, stop = samples.offsets[[first, end]].tolist()
         ranges = [RowRange(field, start, stop, samples.order) for field in samples.fields]
         padded = RowRange(samples.ids, first, end)
@@ -297,21 +297,21 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
         samples = self.samples
         # Shards are moved in the order of their groups, so that only whole data needs the order.
         places = partial(resident.rows_of, samples.places) if samples.places is not None and resident.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(
-                converted(options, field.label, partial(resident.rows_of, field)),
+                add_conversion(options, field.label, partial(resident.rows_of, field)),
                 (None,),
                 padding(options, field.label, options.dtype(field.label, field.dtype)),
                 places,
             )
             for field in samples.fields
         }
-        ids = converted(options, IDS, partial(resident.rows_of, samples.ids))
+        ids = add_conversion(options, IDS, partial(resident.rows_of, samples.ids))
         fields = {IDS: Fixed(ids) if samples.is_padded else Variable(ids, (None,), 0, places)} | fields
         return Ragged(fields, options, not samples.is_padded)
 
@@ -336,16 +336,17 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
         return codes, array[firsts].tolist()
     array = array.astype(object) if array.dtype.kind in "UST" else array
     if array.dtype.kind == "O" and all(issubclass(kind, str) for kind in set(map(type, array))):
-        return _named(array)
-    absent = frames.missing(array)
+        return _number_texts(array)
+    absent = frames.find_missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if array.dtype.kind == "O":
-        return (_listed(array), None) if all(isinstance(name, Real | numpy.bool) for name in array) else _named(array)
+        are_numbers = all(isinstance(name, Real | numpy.bool) for name in array)
+        return (_to_integers(array), None) if are_numbers else _number_texts(array)
     return _integers(array), None
 
 
-def _listed(numbers: Array) -> Array:
+def _to_integers(numbers: Array) -> Array:
     """Return whole numbers of any types as int64, or as uint64 if int64 is too small.
 
     Raises:
@@ -375,18 +376,18 @@ def _integers(numbers: Array) -> Array:
     raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
 
 
-def _named(names: Array) -> tuple[Array, list[Any]]:
+def _number_texts(names: Array) -> tuple[Array, list[Any]]:
     """Return the numbers of texts in order of appearance, and the texts."""
     kinds = set(map(type, names))
     if not all(issubclass(kind, str | bytes) for kind in kinds):
         text = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
-    values, lengths = _joined(names, kinds)
+    values, lengths = _join_texts(names, kinds)
     codes, firsts = _text_ids(values, numpy.concatenate([[0], numpy.cumsum(lengths)]))
     return codes, names[firsts].tolist()
 
 
-def _joined(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
+def _join_texts(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
     """Return the concatenated bytes of texts, and the number of bytes of each."""
     if all(issubclass(kind, str) for kind in kinds):
         # UTF-32 takes four bytes for every character.
@@ -420,7 +421,7 @@ def _to_numpy(array: Any) -> Array:
     return numpy.from_dlpack(tensor)
 
 
-def _dense(array: Any) -> Any:
+def _to_dense(array: Any) -> Any:
     """Return a dense array for a sparse array of scipy or an Arrow column; other arrays stay as they are."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
@@ -445,7 +446,7 @@ def _rows(array: Any, rows: Any) -> Any:
         signed = getattr(torch, str(array.dtype).removeprefix("torch.u"))
         return array.view(signed)[places].view(array.dtype)
     taken = array[rows]
-    return taken if isinstance(rows, numpy.ndarray) else owned(taken, IDS)
+    return taken if isinstance(rows, numpy.ndarray) else copy_array(taken, IDS)
 
 
 def _rebuild(group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]) -> GroupSamples:

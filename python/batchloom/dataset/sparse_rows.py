@@ -9,7 +9,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays.field import Field, lend
-from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, all_loaded, load, owner
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, list_loaded, load, owner
 from batchloom.collate.schema import Compressed
 from batchloom.errors import DataError, DTypeError, many
 
@@ -132,7 +132,7 @@ def is_sparse(given: Any) -> bool:
     """Return whether a field is a sparse matrix, in any format."""
     if isinstance(given, SparseRows):
         return True
-    return any(framework.is_sparse(given) for framework in all_loaded() if framework.HAS_SPARSE_ROWS)
+    return any(framework.is_sparse(given) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
 
 
 def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...]]:

@@ -134,10 +134,10 @@ class RowSamples(StoredSamples):
         return _rebuild, (self.names, self.given, self.is_bare)
 
     @override
-    def narrowed(self) -> tuple[Recipe, _native.Selection]:
-        selection = self.held()
+    def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
+        selection = self.locate_selected()
         if selection.range is None or self.sparse:
-            return super().narrowed()
+            return super().narrow_recipe()
         arrays = tuple(field.part(*selection.range) for field in self.location.arrays)
         return (_rebuild, (self.names, arrays, self.is_bare)), selection.cut(*selection.range)
 
@@ -173,7 +173,7 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
         fields = self.samples.fields
         if self.samples.sparse:
@@ -186,7 +186,7 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
                 ]
             )
         arrays = self.samples.location.arrays
-        fetches = [converted(options, field.label, partial(resident.rows_of, field)) for field in arrays]
+        fetches = [add_conversion(options, field.label, partial(resident.rows_of, field)) for field in arrays]
         return Rows(lambda: [fetch() for fetch in fetches])
 
     @override

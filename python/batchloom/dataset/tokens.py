@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import boolean, choice, integer, streamed
+from batchloom.arguments import boolean, choice, integer, read_stream_shuffle
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
@@ -25,7 +25,7 @@ from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError
-from batchloom.samples.sizes import offsets as signed
+from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -254,9 +254,9 @@ class TokenSamples(StoredSamples):
         self.location = Location((self.field,))
 
     @override
-    def held(self) -> _native.Selection:
+    def locate_selected(self) -> _native.Selection:
         assert self.offsets is not None
-        return super().held().cut(self._first, self._first + len(self.offsets) - 1)
+        return super().locate_selected().cut(self._first, self._first + len(self.offsets) - 1)
 
     def sample(self, sample: int) -> tuple[Array, Array]:
         """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
@@ -274,7 +274,7 @@ class TokenSamples(StoredSamples):
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
         separator, are_listed = self.options["separator"], not self.are_neighbours
         if self.offsets is None or (separator is None and not are_listed):
-            return self._stored(start, end)
+            return self._read_stored(start, end)
         documents: Array = numpy.arange(len(self.offsets) - 1)
         if are_listed and self.selection is not None:
             documents = numpy.from_dlpack(self.selection.numbers()) - self._first
@@ -285,12 +285,12 @@ class TokenSamples(StoredSamples):
         pieces, skipped, wanted = [], start - int(begins[document]), end - start
         while wanted > 0:
             first, last = int(firsts[document]) + skipped, int(ends[document])
-            pieces += [self._stored(first, min(last, first + wanted)), *between]
+            pieces += [self._read_stored(first, min(last, first + wanted)), *between]
             wanted -= last - first + len(between)
             document, skipped = document + 1, 0
         return numpy.concatenate(pieces)[: end - start]
 
-    def _stored(self, start: int, end: int) -> Array:
+    def _read_stored(self, start: int, end: int) -> Array:
         """Return tokens as they are stored, as int64."""
         return numpy.asarray(host("tokens", self.field.slice(start, end))).astype(numpy.int64)
 
@@ -322,7 +322,7 @@ class TokenSamples(StoredSamples):
 
     @override
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
-        return streamed(shuffle, self.options["mode"])
+        return read_stream_shuffle(shuffle, self.options["mode"])
 
     def lies_together(self, documents: bool) -> bool:
         """Return whether neighbouring pieces lie together, where documents may be shuffled."""
@@ -415,7 +415,7 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
         )
     # A copy, so that later writes to the offsets do not change the stream.
-    return signed("documents", offsets)
+    return copy_offsets("documents", offsets)
 
 
 def _ends_with(tokens: Any, token: int) -> Array:

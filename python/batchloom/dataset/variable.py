@@ -11,7 +11,7 @@ from batchloom.arguments import U32
 from batchloom.arrays.field import Field, host
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
-from batchloom.samples.sizes import offsets as signed
+from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
     from batchloom.device.collate import ragged
@@ -73,7 +73,7 @@ class Variable:
         inner, frame = self.sequences.shape[1:], tuple(self.sequences.frame)
         part = partial(resident.rows_of, self.values)
         return ragged.Variable(
-            part if self.shapes is None else partial(resident.shaped, self.values, inner), frame, padding
+            part if self.shapes is None else partial(resident.reshape_rows, self.values, inner), frame, padding
         )
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ def variable(label: str, data: Any) -> Variable:
         return _with_shapes(label, values, places)
     if len(places) < 1:
         raise DataError(f"field {label} has no offsets; expected one more than there are samples")
-    return Variable(label, values, offsets=signed(f"field {label}", places))
+    return Variable(label, values, offsets=copy_offsets(f"field {label}", places))
 
 
 def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
@@ -159,8 +159,8 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
     if (shapes[:, 1:] == shapes[0, 1:]).all():
         offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), numpy.cumsum(shapes[:, 0])])
-        return Variable(label, _concatenated(label, arrays), offsets=offsets)
-    return _with_shapes(label, _concatenated(label, [array.reshape(-1) for array in arrays]), shapes)
+        return Variable(label, _concatenate(label, arrays), offsets=offsets)
+    return _with_shapes(label, _concatenate(label, [array.reshape(-1) for array in arrays]), shapes)
 
 
 def _array(label: str, place: int, sample: Any) -> Any:
@@ -186,7 +186,7 @@ def _array(label: str, place: int, sample: Any) -> Any:
     return sample
 
 
-def _concatenated(label: str, arrays: list[Any]) -> Any:
+def _concatenate(label: str, arrays: list[Any]) -> Any:
     """Concatenate arrays of one framework."""
     framework = load(framework_of(label, arrays[0]))
     first = framework.device_of(arrays[0])
@@ -197,4 +197,4 @@ def _concatenated(label: str, arrays: list[Any]) -> Any:
                 f"field {label}: sample {place} is on {device or 'cpu'}, sample 0 on {first or 'cpu'}; expected all on "
                 "one device: move them with .to()"
             )
-    return framework.concatenate([framework.plain(array) for array in arrays])
+    return framework.concatenate([framework.to_plain(array) for array in arrays])

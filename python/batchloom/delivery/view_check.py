@@ -55,20 +55,20 @@ class CheckedWindowViews(WindowViews):
         """Return the error of a batch that was written to; ``None`` if its bytes are unchanged."""
         step, epoch = watch.place
         for name, guarded in watch.shared.items():
-            if guarded.changed().any():
+            if guarded.count_changed().any():
                 return DataError(
                     f"step {step} of epoch {epoch} wrote to {name}, of which the "
                     f"{many(len(watch.numbers), 'window')} of the "
                     'batch share one row; expected a new array, or a loader with buffers="own"'
                 )
-        changed = [guarded.changed() for guarded in watch.covered]
+        changed = [guarded.count_changed() for guarded in watch.covered]
         return self._of_series(watch, changed) if any(rows.any() for rows in changed) else None
 
     def _of_series(self, watch: Watch, changed: list[Array]) -> DataError:
         """Return the error of a batch that changed some bytes of some rows of the series."""
         steps = numpy.flatnonzero(sum(changed))
-        names = self._written(changed, int(steps[0]), int(steps[-1]), len(watch.numbers))
-        written = " or ".join(self._named(name, watch, int(steps[0])) for name in names)
+        names = self._find_written(changed, int(steps[0]), int(steps[-1]), len(watch.numbers))
+        written = " or ".join(self._describe_window(name, watch, int(steps[0])) for name in names)
         step, epoch = watch.place
         return DataError(
             f"step {step} of epoch {epoch} wrote to {written}: {many(len(steps), 'step')} of the series changed. "
@@ -77,14 +77,14 @@ class CheckedWindowViews(WindowViews):
             'or a loader with buffers="own"'
         )
 
-    def _named(self, name: str, watch: Watch, row: int) -> str:
+    def _describe_window(self, name: str, watch: Watch, row: int) -> str:
         """Return the name of the last window of a field that begins no later than a row."""
         start = dict(zip(self._source.spans, self._cuts, strict=True))[name].steps.start
         window = min((row - start) // self._stride, len(watch.numbers) - 1)
         place = self._source.where(watch.row + window * self._stride)
         return f"{name} of sample {watch.numbers[window]}, a window from {place} on"
 
-    def _written(self, changed: list[Array], first: int, last: int, samples: int) -> list[str]:
+    def _find_written(self, changed: list[Array], first: int, last: int, samples: int) -> list[str]:
         """Return the fields that hold all changes; those that hold some, if each of them holds a part."""
         most = max(rows.sum() for rows in changed)
         rows = sum(changed) > 0
@@ -121,7 +121,7 @@ class Guarded:
         """Copy the bytes of rows."""
         return cls(module, rows, module.bits(module.own(rows, None)))
 
-    def changed(self) -> Array:
+    def count_changed(self) -> Array:
         """Return the number of bytes of each row that differ from the copy."""
         counts: Array = self.module.differences(self.module.bits(self.rows), self.copy)
         return counts
@@ -159,7 +159,7 @@ class WatchedMaker(BatchMaker):
         self._watch = None
         if row is None or samples is None:
             return super().__call__(row, samples)
-        loaded = self._loaded = self._with(0, *self._views.cover(row, samples))
+        loaded = self._loaded = self._load(0, *self._views.cover(row, samples))
         arrays = super().__call__(row, samples)
         state = self._loader.state()
         place = sum(steps for _, steps in state["worlds"]), state["epoch"]

@@ -49,7 +49,7 @@ class Resident:
         for each in fields:
             self.rows_of(each)
 
-    def shaped(self, field: Field, inner: Sequence[int]) -> ResidentRows:
+    def reshape_rows(self, field: Field, inner: Sequence[int]) -> ResidentRows:
         """Return the rows of a flat array, as rows of shape ``inner``."""
         part, size = self.rows_of(field), max(prod(inner), 1)
         return ResidentRows(

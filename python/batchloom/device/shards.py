@@ -149,7 +149,7 @@ class MovingShard:
 
     def rows_of(self, field: Field) -> ResidentRows:
         """Return the rows of an array, for later work on the current stream."""
-        current = self._transfer.current()
+        current = self._transfer.current_stream()
         if current not in self._readers:
             for copy in self._sent:
                 copy.arrive()
@@ -158,7 +158,7 @@ class MovingShard:
 
     def leave(self) -> None:
         """Give the buffer back, to be used again when the streams that read it have done their work."""
-        self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.passed(self._readers)))
+        self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.record_events(self._readers)))
 
 
 def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:

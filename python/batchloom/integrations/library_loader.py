@@ -50,9 +50,9 @@ class LibraryLoader(DataLoader[Any]):
         return self._library_dataset
 
     def __iter__(self) -> Iterator[Any]:
-        return self._formed(super().__iter__())
+        return self._form_batches(super().__iter__())
 
-    def _formed(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _form_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         numbers = iter(self.plan())
         for batch in batches:
             yield self._form(batch, numpy.asarray(next(numbers)))

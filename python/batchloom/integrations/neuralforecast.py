@@ -131,7 +131,7 @@ def window_loader(
             f"and test; expected at least {wanted.input_len - wanted.before + 1} for training"
         )
     windows: Dataset[Any] = pieces[0].windows.concat(*(piece.windows for piece in pieces[1:]))
-    chosen = _chosen(dataset, pieces, wanted)
+    chosen = _choose_windows(dataset, pieces, wanted)
     if chosen is not None:
         windows = windows.select(chosen)
     counts = numpy.concatenate([piece.counts(wanted.steps) for piece in pieces])
@@ -208,7 +208,7 @@ def _pieces(dataset: TimeSeriesDataset, wanted: _Wanted) -> list[_Piece]:
     before = numpy.minimum(wanted.input_len - 1, _room(dataset, wanted))
     after = min(wanted.horizon - 1, wanted.after)
     reach = wanted.steps - 1
-    # Steps that are not for training are parts of their own, which _chosen leaves out.
+    # Steps that are not for training are parts of their own, which _choose_windows leaves out.
     offsets = numpy.append(numpy.stack([starts, starts + lengths], 1).ravel(), dataset.indptr[-1])
     parts = numpy.repeat(numpy.arange(len(lengths)), 2)
     first = numpy.stack([numpy.zeros_like(lengths), lengths], 1).ravel()
@@ -248,13 +248,13 @@ def _edges(
     return _Piece.of(values, offsets, series, first, steps)
 
 
-def _chosen(dataset: TimeSeriesDataset, pieces: list[_Piece], wanted: _Wanted) -> Array | None:
+def _choose_windows(dataset: TimeSeriesDataset, pieces: list[_Piece], wanted: _Wanted) -> Array | None:
     """Return the windows to train on, by number; ``None`` if these are all."""
     available = dataset.temporal_cols.get_loc("available_mask")
     is_plain = wanted.step == 1 and wanted.least_input == wanted.least_horizon == 1 and wanted.cut < wanted.steps
     if is_plain and bool((dataset.temporal[:, available] == 1).all()):
         return None
-    kept = numpy.concatenate([_kept(dataset, piece, available, wanted) for piece in pieces])
+    kept = numpy.concatenate([_mark_chosen(dataset, piece, available, wanted) for piece in pieces])
     if not kept.any():
         raise DataError(
             f"{len(kept)} windows have fewer than {wanted.least_input} steps of input, or {wanted.least_horizon} to "
@@ -264,7 +264,7 @@ def _chosen(dataset: TimeSeriesDataset, pieces: list[_Piece], wanted: _Wanted) -
     return None if len(numbers) == len(kept) else numbers
 
 
-def _kept(dataset: TimeSeriesDataset, piece: _Piece, available: int, wanted: _Wanted) -> Array:
+def _mark_chosen(dataset: TimeSeriesDataset, piece: _Piece, available: int, wanted: _Wanted) -> Array:
     """Return for each window of a piece if it is one to train on."""
     counts = piece.counts(wanted.steps)
     part = numpy.repeat(numpy.arange(len(counts)), counts)

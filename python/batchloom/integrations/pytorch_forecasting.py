@@ -148,7 +148,7 @@ class _Form:
         self._mark(batch["x"], batch["y"])
         for number, normalizer in enumerate(self._normalizers):
             if isinstance(normalizer, EncoderNormalizer):
-                scales[number] = self._scaled(batch, number, targets[number], ahead[number])
+                scales[number] = self._scale(batch, number, targets[number], ahead[number])
         cat, cat_ahead = (torch.zeros(size, steps, 0, dtype=torch.int64) for steps in self._lengths)
         is_one = not dataset.multi_target
         y = ahead[0] if is_one else ahead
@@ -178,7 +178,7 @@ class _Form:
             column = dataset.reals.index("encoder_length")
             past[:, :, column] = future[:, :, column] = 1.0
 
-    def _scaled(self, batch: dict[str, Any], number: int, target: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
+    def _scale(self, batch: dict[str, Any], number: int, target: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
         """Scale a target by its past in each window, wherever batches hold it, and return the scales."""
         dataset, normalizer, name = self._dataset, self._normalizers[number], self._dataset.target_names[number]
         scale: torch.Tensor = normalizer.fit(target).get_parameters()

@@ -13,7 +13,7 @@ import batchloom._native as _native
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
 from batchloom.errors import ArgumentError
@@ -44,7 +44,7 @@ class Source:
 
     def __init__(self, data: Dataset[Any] | Mixture, options: FieldOptions) -> None:
         self.mixture = data if isinstance(data, Mixture) else None
-        dataset = current(data.dataset if isinstance(data, Mixture) else data)
+        dataset = refresh(data.dataset if isinstance(data, Mixture) else data)
         if options.collate is not None and not samples_of(dataset).location.is_on_demand:
             dataset = one_by_one(dataset)
         self.dataset: Dataset[Any] = dataset

@@ -72,7 +72,7 @@ class Mesh:
         held = math.prod(self._sizes.values())
         mesh = self._device_mesh
         if mesh is not None:
-            held = math.prod(_whole(mesh).shape)
+            held = math.prod(_whole_mesh(mesh).shape)
         if held != world_size:
             sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
             raise ArgumentError(
@@ -99,7 +99,7 @@ def is_mesh(distributed: Any) -> bool:
     return isinstance(distributed, Mapping) or hasattr(distributed, "get_coordinate")
 
 
-def _whole(mesh: Any) -> Any:
+def _whole_mesh(mesh: Any) -> Any:
     """Return the whole mesh that a part such as ``mesh["dp"]`` was taken from."""
     if hasattr(mesh, "_get_root_mesh"):
         return mesh._get_root_mesh()

@@ -12,7 +12,7 @@ from batchloom.errors import ArgumentError, many
 REPEATED = 1 << 20
 
 
-def banned_numbers(ban: Any, samples: int, number: Callable[[str, int], int] | None = None) -> list[int] | None:
+def read_ban(ban: Any, samples: int, number: Callable[[str, int], int] | None = None) -> list[int] | None:
     """Return the numbers of the samples in ``ban``; ``None`` if it is ``None``.
 
     Args:

@@ -12,7 +12,7 @@ from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import shared_draw
-from batchloom.dataset.map.source import ItemSource, described, short
+from batchloom.dataset.map.source import ItemSource, describe_error, shorten
 from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
@@ -153,7 +153,7 @@ class ItemSamples(OnDemandSamples[ItemSource]):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
         sources = [part.source for part in parts]
         return MapDataset(
-            JoinedItems([(part.source.items, part.chosen()) for part in parts]),
+            JoinedItems([(part.source.items, part.list_selected()) for part in parts]),
             JoinedFunction([(each.fn, each.takes_rng) for each in sources], source),
             sizes=None if self.own_sizes is None else numpy.concatenate([part.sizes() for part in parts]),
             columns=options.columns,
@@ -185,7 +185,7 @@ def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
         return key(item)
     except Exception as error:
         raise SampleError(
-            f"the size of item {number} ({short(item)}) could not be had: {described(error)}", number, item
+            f"the size of item {number} ({shorten(item)}) could not be had: {describe_error(error)}", number, item
         ) from error
 
 

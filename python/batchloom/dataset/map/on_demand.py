@@ -16,7 +16,7 @@ from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.source import SampleSource
 from batchloom.dataset.samples import Memory, Recipe, Samples, override
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import Sizes, checked
+from batchloom.samples.sizes import Sizes, check_sizes
 
 if TYPE_CHECKING:
     from batchloom.batching.rules import Rule
@@ -62,7 +62,7 @@ class OnDemandSamples(Samples, Generic[Source]):
         self.source, self.options = source, options or ReadOptions()
         self._variable = self._named_variable(LateFieldNames())
         self.own_sizes: Sizes | None = (
-            None if sizes is None else numpy.array(checked(sizes, "sizes", samples=len(source)))
+            None if sizes is None else numpy.array(check_sizes(sizes, "sizes", samples=len(source)))
         )
         if self.own_sizes is None and self.options.columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
@@ -82,7 +82,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     @override
     def sizes(self) -> Sizes | None:
-        chosen = self.chosen()
+        chosen = self.list_selected()
         return self.own_sizes if self.own_sizes is None or chosen is None else self.own_sizes[chosen]
 
     def sample(self, sample: int) -> Any:
@@ -123,28 +123,28 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     @override
     def engine(self) -> _native.Dataset:
-        return self._read_by(self._reader)
+        return self._make_engine(self._reader)
 
     @override
     def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         assert isinstance(fields.namer.names, LateFieldNames)
         whole = fields.whole is not None
-        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names)
+        reader = self._reader.with_functions(fields.slot_functions, fields.whole, fields.namer.names)
         if whole and self.options.on_error == "skip":
             raise ArgumentError(
                 'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
                 'expected on_error="raise", or slots of single fields'
             )
         if self.options.workers == "threads":
-            return self._read_by(reader, whole=whole), None
+            return self._make_engine(reader, whole=whole), None
         from batchloom.dataset.map.processes import SampleProcesses, require_picklable
 
         # As many as the loader has threads: each waits for one.
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
-        return self._read_by(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
+        return self._make_engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
 
-    def _read_by(
+    def _make_engine(
         self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
     ) -> _native.Dataset:
         """Return the samples as the engine sees them, which ``reader`` reads, here or in processes."""

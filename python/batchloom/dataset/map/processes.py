@@ -20,7 +20,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.dataset.map.reader import SampleReader
-from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickled, status_of, work
+from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickle_value, status_of, work
 from batchloom.errors import ArgumentError
 
 
@@ -148,7 +148,7 @@ class Worker:
         try:
             self._process.start()
             end.close()
-            self._connection.send_bytes(pickled(starter.reader))
+            self._connection.send_bytes(pickle_value(starter.reader))
             self._send_file(status.file)
         except BaseException:
             self.close()
@@ -163,7 +163,7 @@ class Worker:
         self._known = {*self._known.difference(gone), number}
         # If the process has ended, the next request says so.
         with suppress(OSError):
-            self._connection.send_bytes(SEGMENT + pickled((number, segment.size, gone)))
+            self._connection.send_bytes(SEGMENT + pickle_value((number, segment.size, gone)))
             self._send_file(segment.file)
         return gone
 
@@ -174,7 +174,7 @@ class Worker:
 
     def layout_message(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> bytes:
         """Return the message of the structure that a text stands for, and of the types and shapes of arrays."""
-        return LAYOUT + pickled((number, self._structures.of_text(text), fields))
+        return LAYOUT + pickle_value((number, self._structures.of_text(text), fields))
 
     def look(self, is_called_off: bool) -> bool:
         """Return whether the process is alive; note that its request was called off."""
@@ -217,7 +217,7 @@ def require_picklable(reader: SampleReader) -> None:
         ArgumentError: They do not pickle.
     """
     try:
-        pickled(reader)
+        pickle_value(reader)
     except Exception as error:
         raise ArgumentError(
             f'workers is "processes", and the items or a function do not pickle: {type(error).__name__}: {error}; '

@@ -46,9 +46,9 @@ class Node:
         parts = ", ".join(map(str, self.children))
         return f"[{parts}]" if self.kind is list else f"{'' if self.kind is tuple else self.kind.__name__}({parts})"
 
-    def built(self, arrays: Any) -> Any:
+    def build(self, arrays: Any) -> Any:
         """Return the arrays of an iterator in this structure."""
-        parts = [child.built(arrays) if isinstance(child, Node) else next(arrays) for child in self.children]
+        parts = [child.build(arrays) if isinstance(child, Node) else next(arrays) for child in self.children]
         if self.kind is dict:
             by_key = dict(zip(self.keys, parts, strict=True))
             return {key: by_key[key] for key in self.listed}
@@ -113,7 +113,7 @@ class Structure:
         root, own = self.root, len(self.names)
 
         def build(arrays: tuple[Any, ...]) -> Any:
-            batch = root.built(iter(arrays[:own])) if isinstance(root, Node) else arrays[0]
+            batch = root.build(iter(arrays[:own])) if isinstance(root, Node) else arrays[0]
             if not further:
                 return batch
             if isinstance(batch, dict):
@@ -130,7 +130,7 @@ class Structures:
         self._of_types: dict[Any, tuple[Structure, list[int]]] = {}
         self._of_text: dict[str, Structure] = {}
 
-    def taken(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def take_apart(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
         """Return the structure of a sample, the same object for the same structure, and its arrays, borrowed.
 
         Raises:
@@ -152,10 +152,10 @@ class Structures:
             if not leaves:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
             arrays = [_array(name, part) for name, part in leaves]
-            structure = self._remembered(sample, leaves, types)
+            structure = self._remember(sample, leaves, types)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
 
-    def _remembered(self, sample: Any, leaves: list[tuple[str, Any]], types: Any) -> Structure:
+    def _remember(self, sample: Any, leaves: list[tuple[str, Any]], types: Any) -> Structure:
         """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
         names = tuple(name for name, _ in leaves)
         known = [_framework(name, part) for name, part in leaves]

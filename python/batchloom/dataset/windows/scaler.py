@@ -155,7 +155,7 @@ def invert_transformer(transformer: Any, values: Any, x: Field, chosen: tuple[An
         return inverted.astype(kind)
     if framework == "torch":
         torch = sys.modules["torch"]
-        return torch.as_tensor(inverted, dtype=_on(values.device, getattr(torch, kind)), device=values.device)
+        return torch.as_tensor(inverted, dtype=_narrow_type(values.device, getattr(torch, kind)), device=values.device)
     jax = sys.modules["jax"]
     return jax.numpy.asarray(inverted, jax.dtypes.canonicalize_dtype(kind))
 
@@ -165,9 +165,9 @@ def invert_scale(values: Any, center: Array, scale: Array, unit: str) -> Any:
     kind = widen(str(values.dtype), unit)
     if _framework(values) == "torch":
         torch = sys.modules["torch"]
-        like = {"dtype": _on(values.device, torch.float64), "device": values.device}
+        like = {"dtype": _narrow_type(values.device, torch.float64), "device": values.device}
         inverted = values.to(**like) * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
-        return inverted.to(_on(values.device, getattr(torch, kind)))
+        return inverted.to(_narrow_type(values.device, getattr(torch, kind)))
     if _framework(values) == "jax":
         return (values * scale + center).astype(sys.modules["jax"].dtypes.canonicalize_dtype(kind))
     return (values.astype(numpy.float64) * scale + center).astype(kind)
@@ -191,7 +191,7 @@ def _framework(values: Any) -> str:
     return "numpy"
 
 
-def _on(device: Any, kind: Any) -> Any:
+def _narrow_type(device: Any, kind: Any) -> Any:
     """Return a type of torch, or float32 in place of float64, which devices of Apple lack."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" and kind == torch.float64 else kind
@@ -212,7 +212,7 @@ def _require_fitted(transformer: Any) -> None:
 
 def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
     """Return the center and the scale of each group of rows, ``[groups, ...]``."""
-    fit = {"standard": _standard, "robust": _robust, "minmax": _minmax}[kind]
+    fit = {"standard": _fit_standard, "robust": _fit_robust, "minmax": _fit_minmax}[kind]
     with numpy.errstate(invalid="ignore", over="ignore"):
         fits = [fit(field, group) for group in groups]
     center, scale = numpy.stack([each[0] for each in fits]), numpy.stack([each[1] for each in fits])
@@ -220,14 +220,14 @@ def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Ar
         where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
         column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
         name = f"{field.label} of series {where[0]}" if len(groups) > 1 else field.label
-        least, _ = _extremes(field, groups[where[0]])
+        least, _ = _find_extremes(field, groups[where[0]])
         if numpy.isnan(least[tuple(where[1:])]):
             raise DataError(f"{name}: the {kind} scale{column} has no values to fit to, but NaN; expected some")
         raise DataError(f"{name}: the {kind} scale{column} is not finite; expected values without infinity")
     # Rounding leaves a small scale to a column of one value.
     small = scale <= 1e-9 * numpy.abs(center)
     for place in numpy.argwhere(small).tolist():
-        least, most = _extremes(field, groups[place[0]])
+        least, most = _find_extremes(field, groups[place[0]])
         small[tuple(place)] = least[tuple(place[1:])] == most[tuple(place[1:])] or scale[tuple(place)] == 0
     if small.any():
         columns = sorted({tuple(place[1:]) for place in numpy.argwhere(small).tolist()})
@@ -240,7 +240,7 @@ def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Ar
     return center, scale
 
 
-def _standard(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_standard(field: Field, group: Ranges) -> tuple[Array, Array]:
     count, total = numpy.int64(0), numpy.float64(0)
     for rows, exists in _chunks(field, group):
         total = total + rows.sum(axis=0)
@@ -254,12 +254,12 @@ def _standard(field: Field, group: Ranges) -> tuple[Array, Array]:
     return numpy.asarray(mean), numpy.sqrt(squares / count)
 
 
-def _minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
-    least, most = _extremes(field, group)
+def _fit_minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
+    least, most = _find_extremes(field, group)
     return least, most - least
 
 
-def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
     # A column of missing values has no scale; NumPy would warn of it.
     rows = numpy.where(numpy.isnan(rows).all(axis=0), numpy.inf, rows)
@@ -268,7 +268,7 @@ def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     return middle, numpy.asarray(high - low)
 
 
-def _extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _find_extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
     least, most = numpy.float64(numpy.nan), numpy.float64(numpy.nan)
     for start, end in _bounds(group):
         rows = _rows(field, start, end)

@@ -113,7 +113,7 @@ class TimedRows:
         """Return the message of an error: a row that is ``jump`` steps after the row before it, and not one."""
         after = "" if row in self.rows else f" after {places.text(row - 1)}"
         place = f"{frames.where(row, self.rows, ids)} is at {places.text(row)}{after}"
-        expected = f"expected {places.expected(row)}, as freq is {places.name!r}"
+        expected = f"expected {places.describe_expected(row)}, as freq is {places.name!r}"
         if jump < 1:
             return f"{place}; {expected}: times are never moved, so round them, or name another freq"
         missing = f"{jump - 1} step is missing" if jump == 2 else f"{jump - 1} steps are missing"
@@ -128,7 +128,7 @@ class TimedRows:
             return wall
         zone = self._zone()
         missing = self.times[self._gaps.steps]
-        return _put_in_gaps(wall, missing if zone is None else zones.shown(missing, zone), self._gaps)
+        return _put_in_gaps(wall, missing if zone is None else zones.to_wall_times(missing, zone), self._gaps)
 
     def timeline(self) -> Timeline:
         """Return the steps, without the rows from which they were read."""

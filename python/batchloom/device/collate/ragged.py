@@ -15,7 +15,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.collate.schema import BOUNDARIES, IGNORED, MARKS, CollateOptions
-from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
+from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, integer_view, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 
 Frame = tuple[int | None, ...]
@@ -191,7 +191,7 @@ class Ragged:
     def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
         source = field.fetch()
-        values = padded(source, rows, grid.exists, field.padding)
+        values = gather_padded(source, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
         pieces = split(values, [size * inner for size in elements.sizes])
         if self.packs:
@@ -214,7 +214,7 @@ class Ragged:
         follows = follows if grid.exists is None else follows & grid.exists
         if elements.index is not None:
             follows &= (elements.index >= 0).index_select(0, grid.owners)
-        tokens = to_int64(padded(field.fetch(), rows + 1, follows))
+        tokens = to_int64(gather_padded(field.fetch(), rows + 1, follows))
         return tokens.masked_fill_(follows.logical_not(), IGNORED)
 
 

@@ -10,7 +10,7 @@ import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
 from batchloom.collate.window_steps import WindowSteps
-from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split
+from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, integer_view, split
 from batchloom.device.collate.rows import Outline, samples, split_marks, table
 
 
@@ -95,7 +95,7 @@ class Windows:
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
         window = _Window(rows, missing, self._places, self._ends)
-        arrays = [_taken(window, step_range) for step_range in self._step_ranges]
+        arrays = [_take_steps(window, step_range) for step_range in self._step_ranges]
         arrays += [window.exist(steps) for steps in self._masks]
         return arrays + [window.look_up(each) for each in self._looked_up]
 
@@ -147,7 +147,7 @@ class _Window:
         return self._found
 
 
-def _taken(window: _Window, step_range: StepRange) -> torch.Tensor:
+def _take_steps(window: _Window, step_range: StepRange) -> torch.Tensor:
     """Return the steps of a field, zeros where a series has none."""
     source, steps = step_range.fetch(), step_range.steps
     samples = len(window.rows)
@@ -155,7 +155,7 @@ def _taken(window: _Window, step_range: StepRange) -> torch.Tensor:
         return source.empty(samples, 0, *source.inner)
     if window.ends == "none" and steps.are_neighbours:
         template = windows(integer_view(source.values), steps.count)
-        return source.taken(template.index_select(0, source.places(window.rows + steps.start)))
+        return source.convert_taken(template.index_select(0, source.places(window.rows + steps.start)))
     rows = (window.begin.view(-1, 1) + window.steps(steps)).flatten()
     exists = None if window.ends == "none" else window.exist(steps).flatten()
-    return padded(source, rows, exists).view(samples, steps.count, *source.inner)
+    return gather_padded(source, rows, exists).view(samples, steps.count, *source.inner)

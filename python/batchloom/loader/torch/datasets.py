@@ -51,9 +51,9 @@ def _rows(dataset: Any) -> TensorDataset | None:
     if type(dataset) is data.TensorDataset:
         return TensorDataset(*dataset.tensors)
     if type(dataset) is data.Subset and (whole := _rows(dataset.dataset)) is not None:
-        return _of_fields(whole, [_selected(field, dataset.indices) for field in whole.fields])
+        return _of_fields(whole, [_select_rows(field, dataset.indices) for field in whole.fields])
     if type(dataset) is data.ConcatDataset:
-        return _concatenated([_rows(part) for part in dataset.datasets])
+        return _concatenate([_rows(part) for part in dataset.datasets])
     return None
 
 
@@ -91,7 +91,7 @@ def _of_fields(like: TensorDataset, fields: Sequence[Any]) -> TensorDataset:
     return kind(*fields) if like.names is None else kind(**dict(zip(like.names, fields, strict=True)))
 
 
-def _selected(field: Any, indices: Any) -> Any:
+def _select_rows(field: Any, indices: Any) -> Any:
     places = numpy.asarray(indices, dtype=numpy.int64)
     if framework_of("0", field) == "torch":
         import torch
@@ -100,7 +100,7 @@ def _selected(field: Any, indices: Any) -> Any:
     return field[places]
 
 
-def _concatenated(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
+def _concatenate(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not known:
         return None

@@ -21,7 +21,7 @@ class EpochSampler(ABC):
     """A batch sampler that knows the batches of every epoch."""
 
     @abstractmethod
-    def _whole(self, epoch: int) -> Plan:
+    def _plan_all_ranks(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
 
         Raises:
@@ -55,7 +55,7 @@ class EpochLists:
         refuse_share(name, sampler)
         self.name, self.sampler, self._most = name, sampler, max(MOST_EPOCHS * samples, FEW)
         if isinstance(sampler, Iterator):
-            self.sampler = list(self._ending())
+            self.sampler = list(self._read_samples())
         self._batch_size, self._drop_last = batch_size, drop_last
         self._epoch: int | None = None
         self._lists: Listed | None = None
@@ -87,7 +87,7 @@ class EpochLists:
 
     def _read(self, epoch: int) -> Listed:
         if isinstance(self.sampler, EpochSampler):
-            return Listed(self.sampler._whole(epoch))
+            return Listed(self.sampler._plan_all_ranks(epoch))
         if (set_epoch := _set_epoch(self.sampler)) is not None:
             set_epoch(epoch)
         elif not self._is_constant:
@@ -99,11 +99,11 @@ class EpochLists:
                 )
             # As in the run that reads it once an epoch: a generator of its own is then as far.
             for _ in range(epoch - begun - 1):
-                for _ in self._ending():
+                for _ in self._read_samples():
                     pass
-        return Listed(self._ending() if self._batch_size is None else self._batches(self._batch_size))
+        return Listed(self._read_samples() if self._batch_size is None else self._batches(self._batch_size))
 
-    def _ending(self) -> Iterator[Any]:
+    def _read_samples(self) -> Iterator[Any]:
         """Yield what the sampler gives.
 
         Raises:
@@ -122,7 +122,7 @@ class EpochLists:
             yield item
 
     def _batches(self, batch_size: int) -> Iterator[list[Any]]:
-        samples = self._ending()
+        samples = self._read_samples()
         while batch := list(islice(samples, batch_size)):
             if len(batch) == batch_size or not self._drop_last:
                 yield batch
