@@ -264,7 +264,7 @@ class WindowViews:
         arrays = loaded.slice(row, samples, self._stride)
         arrays += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
         if self._source.looked_up:
-            arrays += self.looked_up(row, samples)
+            arrays += self.look_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
         return [self._cuts[0].module.own(array, None) for array in arrays] if self._copy else arrays
 
@@ -277,7 +277,7 @@ class WindowViews:
             index = self._transfer.carry(index).arrive()
         return [index, self._cuts[0].module.weights(index)] if self._marked else [index]
 
-    def looked_up(self, row: int, samples: int) -> list[Any]:
+    def look_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""
         source, output = self._source, self._output
         arrays = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]

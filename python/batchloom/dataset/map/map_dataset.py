@@ -11,7 +11,7 @@ from batchloom.arguments import caller, choice
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
-from batchloom.dataset.map.shared_generators import shared_draw
+from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
 from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sequences import SequenceDataset
@@ -106,7 +106,7 @@ class MapDataset(Dataset[Any]):
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._samples = ItemSamples(source, sizes, options)
-        if options.workers == "threads" and (drawing := shared_draw(fn, items)) is not None:
+        if options.workers == "threads" and (drawing := find_shared_draw(fn, items)) is not None:
             warnings.warn(
                 f"{drawing} draws from a generator that threads share, so its numbers depend on timing and do not "
                 'resume; use the parameter rng of fn, or workers="processes", where they are seeded for each sample',

@@ -60,7 +60,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     def __init__(self, source: Source, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
-        self._variable = self._named_variable(LateFieldNames())
+        self._variable = self._name_variable(LateFieldNames())
         self.own_sizes: Sizes | None = (
             None if sizes is None else numpy.array(check_sizes(sizes, "sizes", samples=len(source)))
         )
@@ -72,7 +72,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
             require_picklable(self._reader)
 
-    def _named_variable(self, names: LateFieldNames) -> list[str]:
+    def _name_variable(self, names: LateFieldNames) -> list[str]:
         """Return the names of the fields that are as long as the size of their sample."""
         return [names.name("columns", field) for field in self.options.columns or ()]
 
@@ -100,7 +100,7 @@ class OnDemandSamples(Samples, Generic[Source]):
     @override
     def field_names(self, rule: Rule) -> LateFieldNames:
         names = LateFieldNames()
-        self._named_variable(names)
+        self._name_variable(names)
         return names
 
     @override

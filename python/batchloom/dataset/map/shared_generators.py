@@ -14,7 +14,7 @@ NAMES = ("Random", "Rand", "ColorJitter", "AutoAugment", "RandAugment", "Trivial
 DEPTH = 4
 
 
-def shared_draw(*holders: Any) -> str | None:
+def find_shared_draw(*holders: Any) -> str | None:
     """Return the name of a known transform that draws from shared generators, in functions or in what they hold."""
     seen: set[int] = set()
     for holder in holders:
