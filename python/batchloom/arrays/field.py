@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_DIMENSIONS = 62
 
 
-class Field:
+class BorrowedArray:
     """One field of a dataset: the array of the user, and its memory as the engine sees it."""
 
     def __init__(self, label: str, array: Any) -> None:
@@ -171,7 +171,7 @@ def host(label: str, array: Any) -> Any:
         ) from None
 
 
-def release(field: Field) -> None:
+def release(field: BorrowedArray) -> None:
     """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
     field.mapped = load(field.framework).release(field.array, field.mapped)
 

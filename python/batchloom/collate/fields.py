@@ -26,7 +26,7 @@ from batchloom.collate.slots import FieldSlot, SlotFunction, pad_number
 from batchloom.errors import ArgumentError
 
 
-class FieldSource(Protocol):
+class FieldSamples(Protocol):
     """The facts about a dataset that `Fields` needs."""
 
     @property
@@ -66,7 +66,7 @@ class Fields:
         ArgumentError: An option names no field, is for another kind of data, or excludes another one.
     """
 
-    def __init__(self, source: FieldSource, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
+    def __init__(self, source: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
         self._source, self._options, self._rule = source, options, rule
         self.side, self.whole = options.pad_side, options.collate
         self.namer = Namer(lambda: source.field_names(rule))

@@ -12,7 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, choice, integer
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, copy_array, host
+from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
@@ -187,7 +187,7 @@ class GroupSamples(StoredSamples):
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
         labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
-        self.fields = tuple(Field(label, _to_dense(array)) for label, array in labelled.items())
+        self.fields = tuple(BorrowedArray(label, _to_dense(array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
@@ -197,14 +197,14 @@ class GroupSamples(StoredSamples):
         self.offsets = _read_only(groups.offsets())
         order = groups.order()
         self.order = None if order is None else _read_only(order)
-        self.places = None if self.order is None else Field("order", self.order)
+        self.places = None if self.order is None else BorrowedArray("order", self.order)
         self.is_padded = padded = self._options["layout"] == "padded"
         if padded and not self.fields:
             raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
         if padded:
             firsts = self.offsets[:-1]
             ids = _rows(ids, firsts if self.order is None else self.order[firsts])
-        self.ids = Field(IDS, ids)
+        self.ids = BorrowedArray(IDS, ids)
         fields = [(IDS, self.ids.tensor, padded), *((field.label, field.tensor, False) for field in self.fields)]
         options = (self._options["layout"], self._options["max_rows"], self._options["oversize"])
         self._engine = groups.dataset(fields, *options, self._named)
@@ -290,20 +290,20 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
         return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *ranges]
 
     @override
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
         groups, rows = self.samples, longest(self.samples.offsets, samples)
         return [(groups.ids, samples if groups.is_padded else rows), *((field, rows) for field in groups.fields)]
 
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
+        from batchloom.device.collate.ragged import Fixed, Ragged, ResidentVariable, padding
         from batchloom.device.conversion import add_conversion
 
         samples = self.samples
         # Shards are moved in the order of their groups, so that only whole data needs the order.
         places = partial(resident.rows_of, samples.places) if samples.places is not None and resident.is_whole else None
-        fields: dict[str, Fixed | Variable] = {
-            field.label: Variable(
+        fields: dict[str, Fixed | ResidentVariable] = {
+            field.label: ResidentVariable(
                 add_conversion(options, field.label, partial(resident.rows_of, field)),
                 (None,),
                 padding(options, field.label, options.dtype(field.label, field.dtype)),
@@ -312,7 +312,7 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
             for field in samples.fields
         }
         ids = add_conversion(options, IDS, partial(resident.rows_of, samples.ids))
-        fields = {IDS: Fixed(ids) if samples.is_padded else Variable(ids, (None,), 0, places)} | fields
+        fields = {IDS: Fixed(ids) if samples.is_padded else ResidentVariable(ids, (None,), 0, places)} | fields
         return Ragged(fields, options, not samples.is_padded)
 
 
@@ -415,7 +415,7 @@ def _to_numpy(array: Any) -> Array:
     """Return an array of any framework as an array of NumPy, over the same memory if possible."""
     if isinstance(array, numpy.ndarray):
         return array
-    tensor = Field(IDS, array).tensor
+    tensor = BorrowedArray(IDS, array).tensor
     if "float8" in tensor.dtype or tensor.dtype == "bfloat16":
         raise DTypeError(f"{IDS} have type {tensor.dtype}; expected integers or texts")
     return numpy.from_dlpack(tensor)

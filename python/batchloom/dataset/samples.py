@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import read_shuffle
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.collate.field_names import FieldNames, LateFieldNames
@@ -228,7 +228,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
         return read_shuffle(shuffle), False
 
-    def arrays_by_sample(self) -> tuple[Field, ...]:
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
         """Return the arrays with a row for each sample of the data."""
         return ()
 

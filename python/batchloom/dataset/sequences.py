@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
@@ -127,8 +127,8 @@ class SequenceSamples(StoredSamples):
         self.own_lengths, self._of = _names(own_lengths), of
         self._require_free(fields)
         self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
-        self.fields: dict[str, Variable | Field] = {
-            name: variable(name, data) if is_variable(data) else Field(name, _to_array(data))
+        self.fields: dict[str, Variable | BorrowedArray] = {
+            name: variable(name, data) if is_variable(data) else BorrowedArray(name, _to_array(data))
             for name, data in fields.items()
         }
         native = [
@@ -198,8 +198,8 @@ class SequenceSamples(StoredSamples):
         return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
 
     @override
-    def arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self.fields.values() if isinstance(field, Field))
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
+        return tuple(field for field in self.fields.values() if isinstance(field, BorrowedArray))
 
     @override
     def engine(self) -> _native.Dataset:
@@ -239,17 +239,17 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
 
         first, end = self.samples.locate_run(first, end)
 
-        def row_range(field: Variable | Field) -> RowRange:
-            if isinstance(field, Field):
+        def row_range(field: Variable | BorrowedArray) -> RowRange:
+            if isinstance(field, BorrowedArray):
                 return RowRange(field, first, end)
             return RowRange(field.values, int(field.offsets[first]), int(field.offsets[end]))
 
         return [row_range(field) for field in self.samples.fields.values()]
 
     @override
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        def most(field: Variable | Field) -> tuple[Field, int]:
-            if isinstance(field, Field):
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
+        def most(field: Variable | BorrowedArray) -> tuple[BorrowedArray, int]:
+            if isinstance(field, BorrowedArray):
                 return field, samples
             return field.values, longest(field.offsets, samples)
 
@@ -265,7 +265,7 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
         from batchloom.device.collate import ragged
         from batchloom.device.conversion import add_conversion
 
-        fields: dict[str, ragged.Fixed | ragged.Variable] = {}
+        fields: dict[str, ragged.Fixed | ragged.ResidentVariable] = {}
         for name, field in self.samples.fields.items():
             if isinstance(field, Variable):
                 on_device = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))

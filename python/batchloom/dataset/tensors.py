@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.dataset.concat import StoredSamples
@@ -99,7 +99,7 @@ class RowSamples(StoredSamples):
         self._whole = self._engine = _native.Dataset.tensors(
             [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self.fields]
         )
-        held: list[Field] = []
+        held: list[BorrowedArray] = []
         for field in self.fields:
             held += field.arrays if isinstance(field, SparseField) else (field,)
         self.location = Location(tuple(held))
@@ -146,8 +146,8 @@ class RowSamples(StoredSamples):
         return self._engine
 
     @override
-    def arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self.fields if isinstance(field, Field))
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
+        return tuple(field for field in self.fields if isinstance(field, BorrowedArray))
 
     @override
     def schema(self, columns: Columns) -> Schema:
@@ -195,18 +195,18 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
         return f"field {sparse[0]} is sparse, and fields come in other types" if sparse and conversions else None
 
 
-def _field(label: str, array: Any) -> Field | SparseField:
-    return SparseField(label, array) if is_sparse(array) else Field(label, array)
+def _field(label: str, array: Any) -> BorrowedArray | SparseField:
+    return SparseField(label, array) if is_sparse(array) else BorrowedArray(label, array)
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:
     return RowSamples(names, arrays, is_bare=is_bare)
 
 
-def _common_length(fields: tuple[Field | SparseField, ...]) -> int:
+def _common_length(fields: tuple[BorrowedArray | SparseField, ...]) -> int:
     first = fields[0]
     for field in fields:
-        if isinstance(field, Field) and not field.tensor.shape:
+        if isinstance(field, BorrowedArray) and not field.tensor.shape:
             raise DataError(
                 f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
             )

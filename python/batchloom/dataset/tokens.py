@@ -12,7 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import boolean, choice, integer, read_stream_shuffle
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, host, release
+from batchloom.arrays.field import BorrowedArray, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
@@ -213,7 +213,7 @@ class TokenSamples(StoredSamples):
     def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
         self.seq_len, self.options = seq_len, options
         values, offsets = _corpus(tokens, documents)
-        self.field = Field("tokens", values)
+        self.field = BorrowedArray("tokens", values)
         self.offsets = _offsets(values, documents) if offsets is None else offsets
         borrowed = None if self.offsets is None else _native.borrow(self.offsets, "documents")
         self._engine = _native.Tokens(self.field.tensor, seq_len, documents=borrowed, **options)
@@ -249,7 +249,7 @@ class TokenSamples(StoredSamples):
         # A run of documents is a stream of its own, which begins and ends with them.
         first, end = (document - self._first for document in self.selection.range)
         start, stop = int(self.offsets[first]), int(self.offsets[end])
-        self.field = Field("tokens", self.field.slice(start, stop))
+        self.field = BorrowedArray("tokens", self.field.slice(start, stop))
         self.offsets, self._first = self.offsets[first : end + 1] - start, self._first + first
         self.location = Location((self.field,))
 
@@ -344,7 +344,7 @@ class TokenSamples(StoredSamples):
         seq_len, offsets = self.seq_len, numpy.array([0, len(self.field)], numpy.int64)
         shape = WindowShape(seq_len, horizon=1, label_len=seq_len - 1, stride=seq_len)
         tokens = self.field.array
-        x, y = Span(Field("x", tokens), shape.input_steps), Span(Field("y", tokens), shape.target_steps)
+        x, y = Span(BorrowedArray("x", tokens), shape.input_steps), Span(BorrowedArray("y", tokens), shape.target_steps)
         native = shape.slide(offsets)
         table = SeriesTable.of(native, native, shape, offsets)
         for name, span in (("x", x), ("y", y)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
-from batchloom.arrays.field import Field, host
+from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
 from batchloom.samples.sizes import copy_offsets
@@ -29,7 +29,7 @@ class Variable:
     """
 
     def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
-        self.values = Field(label, values)
+        self.values = BorrowedArray(label, values)
         self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
         if shapes is None:
@@ -66,13 +66,13 @@ class Variable:
         part = self.values.slice(start, end)
         return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
 
-    def on(self, resident: Resident, padding: float) -> ragged.Variable:
+    def on(self, resident: Resident, padding: float) -> ragged.ResidentVariable:
         """Return the field for a collator on a device."""
         from batchloom.device.collate import ragged
 
         inner, frame = self.sequences.shape[1:], tuple(self.sequences.frame)
         part = partial(resident.rows_of, self.values)
-        return ragged.Variable(
+        return ragged.ResidentVariable(
             part if self.shapes is None else partial(resident.reshape_rows, self.values, inner), frame, padding
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field, lend, release
+from batchloom.arrays.field import BorrowedArray, lend, release
 from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, require
 from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
@@ -107,7 +107,7 @@ def views(
     return kind(source, request, batching.batch_size)
 
 
-def _has_views(field: Field, framework: str, device: Any) -> bool:
+def _has_views(field: BorrowedArray, framework: str, device: Any) -> bool:
     """Return whether a framework has views on an array: JAX never, torch not where it runs backwards in memory."""
     module = require(DEVICE_FRAMEWORK if device is not None else framework, field.dtype, field.label)
     return module.HAS_VIEWS and (module.HAS_BACKWARD_VIEWS or not field.tensor.is_backward)
@@ -156,7 +156,7 @@ class WindowViews:
     def _read(self, source: ArrayWindows) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
-        self._sources: list[tuple[Any, Field, str]] = []
+        self._sources: list[tuple[Any, BorrowedArray, str]] = []
         self._fields = [span.field for span in source.spans.values()]
         self._framework = self._fields[0].framework
         places: dict[tuple[int, str], int] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from batchloom.arguments import Shuffle, integer
 from batchloom.batching.rules import Rule, rule
 from batchloom.loader.keywords import DividedKeywords
-from batchloom.loader.source import Source
+from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.plan.options import PlanOptions
 from batchloom.samples.bans import read_ban
@@ -38,7 +38,9 @@ class BatchOrder:
         ArgumentError: Two arguments decide the same, or one has the wrong type.
     """
 
-    def __init__(self, source: Source, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords) -> None:
+    def __init__(
+        self, source: LoaderSamples, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords
+    ) -> None:
         torch, seed = keywords.torch.with_seed(keywords.seed)
         number = integer("seed", 0 if seed is None else seed)
         ban = read_ban(keywords.order.get("ban"), source.samples, source.number)

@@ -24,7 +24,7 @@ from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
-from batchloom.loader.source import Source
+from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.attributes import TorchAttributes
 from batchloom.loader.torch.datasets import as_dataset
 from batchloom.loader.torch.lists import EpochLists
@@ -101,7 +101,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         **keywords: Unpack[LoaderKeywords],
     ) -> None:
         divided = DividedKeywords(keywords)
-        self._source = source = Source(as_dataset(dataset), divided.fields)
+        self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
         self._fields = fields = Fields(
             source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest

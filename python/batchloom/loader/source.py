@@ -1,7 +1,7 @@
-"""`Source`: the samples of a loader, and the facts about them that later stages need.
+"""`LoaderSamples`: the samples of a loader, and the facts about them that later stages need.
 
-Stages read these facts here: plans need the samples (`PlanSource`), and fields need the contents of a
-sample (`FieldSource`). The loader and the delivery read the samples of the dataset directly.
+Stages read these facts here: plans need the samples (`PlanSamples`), and fields need the contents of a
+sample (`FieldSamples`). The loader and the delivery read the samples of the dataset directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from batchloom.samples.draws import draws_of
 from batchloom.samples.label_counts import LabelCounts
 
 
-class Source:
+class LoaderSamples:
     """The samples that a loader iterates over.
 
     Attributes:

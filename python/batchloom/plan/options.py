@@ -55,7 +55,7 @@ class PlanKeywords(OrderKeywords, total=False):
     seed: int
 
 
-class PlanSource(Protocol):
+class PlanSamples(Protocol):
     """The facts about samples that `PlanOptions` needs."""
 
     @property
@@ -183,7 +183,7 @@ class PlanOptions:
         require_known(owner, keywords, PlanKeywords)
         return cls(shuffle=shuffle, **keywords)
 
-    def native(self, rule: Rule, source: PlanSource) -> dict[str, Any]:
+    def native(self, rule: Rule, source: PlanSamples) -> dict[str, Any]:
         """Return the options as the engine takes them.
 
         Args:

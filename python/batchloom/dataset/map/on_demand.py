@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
 LEAST, MOST = 1 << 16, 8
 
-Source = TypeVar("Source", bound=SampleSource)
+SomeSource = TypeVar("SomeSource", bound=SampleSource)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ReadOptions:
     workers: str = "threads"
 
 
-class OnDemandSamples(Samples, Generic[Source]):
+class OnDemandSamples(Samples, Generic[SomeSource]):
     """Samples of a source, which are read when their batch is formed, and never before.
 
     Attributes:
@@ -58,7 +58,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     location = ON_DEMAND
 
-    def __init__(self, source: Source, sizes: Any = None, options: ReadOptions | None = None) -> None:
+    def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
         self._variable = self._name_variable(LateFieldNames())
         self.own_sizes: Sizes | None = (

@@ -84,7 +84,7 @@ class Calendar:
     phase: int = 0
 
 
-class Grid(Protocol):
+class TimeGrid(Protocol):
     """Times of series, as places among steps of a frequency."""
 
     name: str
@@ -107,7 +107,7 @@ class Grid(Protocol):
 
 def grid(
     freq: Any, times: Array, wall: Callable[[], Array], zone: Callable[[], tzinfo | None] | None, offsets: Array
-) -> Grid:
+) -> TimeGrid:
     """Return times as places among steps of a frequency.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 from batchloom.arguments import caller, choice
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.windows.step_arrays import take_columns
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
@@ -55,7 +55,9 @@ class Scaler:
         return replace(self, target_center=columns(self.center), target_scale=columns(self.scale))
 
 
-def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool) -> Scaler:
+def fit_scale(
+    kind: str, x: BorrowedArray, y: BorrowedArray, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool
+) -> Scaler:
     """Fit a scale to ranges of rows of each series.
 
     Raises:
@@ -75,7 +77,7 @@ def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] 
     return Scaler(kind, *fits[0], *fits[-1], per_series)
 
 
-def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
+def apply_scale(scale: Any, field: BorrowedArray, offsets: Array, *, target: bool) -> Any:
     """Return an array of scaled rows, in the framework of the field: floats keep their type, all else becomes float32.
 
     Args:
@@ -101,7 +103,7 @@ def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> An
     return _transform(scale, field)
 
 
-def _apply(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
+def _apply(scaler: Scaler, field: BorrowedArray, offsets: Array, target: bool) -> Any:
     center, scale = (scaler.target_center, scaler.target_scale) if target else (scaler.center, scaler.scale)
     if center.shape[1:] != tuple(field.tensor.shape[1:]):
         shape, expected = tuple(field.tensor.shape[1:]), center.shape[1:]
@@ -119,7 +121,7 @@ def _apply(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
     return out.array()
 
 
-def _transform(transformer: Any, field: Field) -> Any:
+def _transform(transformer: Any, field: BorrowedArray) -> Any:
     """Return the array that a fitted transformer makes of all rows.
 
     Raises:
@@ -139,7 +141,7 @@ def _transform(transformer: Any, field: Field) -> Any:
     return out.array()
 
 
-def invert_transformer(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, unit: str) -> Any:
+def invert_transformer(transformer: Any, values: Any, x: BorrowedArray, chosen: tuple[Any] | None, unit: str) -> Any:
     """Return targets, which are the columns ``chosen`` of ``x``, in the units that they had before a transformer."""
     inner = tuple(x.tensor.shape[1:])
     width = math.prod(inner)
@@ -210,7 +212,7 @@ def _require_fitted(transformer: Any) -> None:
         return  # It is no estimator, and says itself what it lacks.
 
 
-def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
+def _fit_field(kind: str, field: BorrowedArray, groups: list[Ranges]) -> tuple[Array, Array]:
     """Return the center and the scale of each group of rows, ``[groups, ...]``."""
     fit = {"standard": _fit_standard, "robust": _fit_robust, "minmax": _fit_minmax}[kind]
     with numpy.errstate(invalid="ignore", over="ignore"):
@@ -240,7 +242,7 @@ def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Ar
     return center, scale
 
 
-def _fit_standard(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_standard(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     count, total = numpy.int64(0), numpy.float64(0)
     for rows, exists in _chunks(field, group):
         total = total + rows.sum(axis=0)
@@ -254,12 +256,12 @@ def _fit_standard(field: Field, group: Ranges) -> tuple[Array, Array]:
     return numpy.asarray(mean), numpy.sqrt(squares / count)
 
 
-def _fit_minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_minmax(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     least, most = _find_extremes(field, group)
     return least, most - least
 
 
-def _fit_robust(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_robust(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
     # A column of missing values has no scale; NumPy would warn of it.
     rows = numpy.where(numpy.isnan(rows).all(axis=0), numpy.inf, rows)
@@ -268,7 +270,7 @@ def _fit_robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     return middle, numpy.asarray(high - low)
 
 
-def _find_extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _find_extremes(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     least, most = numpy.float64(numpy.nan), numpy.float64(numpy.nan)
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -277,7 +279,7 @@ def _find_extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
     return numpy.asarray(least), numpy.asarray(most)
 
 
-def _chunks(field: Field, group: Ranges) -> Iterator[tuple[Array, Any]]:
+def _chunks(field: BorrowedArray, group: Ranges) -> Iterator[tuple[Array, Any]]:
     """Yield rows, and how many of them exist in each column; what is missing is 0."""
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -291,7 +293,7 @@ def _bounds(group: Ranges) -> Iterator[tuple[int, int]]:
             yield first, min(first + CHUNK, end)
 
 
-def _rows(field: Field, start: int, end: int) -> Array:
+def _rows(field: BorrowedArray, start: int, end: int) -> Array:
     """Return rows as float64."""
     rows = field.slice(start, end)
     if field.framework == "torch":
@@ -304,7 +306,7 @@ def _rows(field: Field, start: int, end: int) -> Array:
 class _Rows:
     """An array that is filled row by row, in the framework of a field."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: BorrowedArray) -> None:
         self._framework, shape = field.framework, field.array.shape
         if field.framework == "torch":
             import torch

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy
 from batchloom.arrays import frames, zones
 from batchloom.dataset.windows.filling import Fill, Gaps, fill_gaps
-from batchloom.dataset.windows.frequency import Grid, grid
+from batchloom.dataset.windows.frequency import TimeGrid, grid
 from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
@@ -109,7 +109,7 @@ class TimedRows:
         missing = places.after(gaps.source[gaps.steps], gaps.places)
         self.times = _put_in_gaps(times, places.moments(missing), gaps)
 
-    def _describe_break(self, places: Grid, row: int, jump: int, ids: list[Any] | None) -> str:
+    def _describe_break(self, places: TimeGrid, row: int, jump: int, ids: list[Any] | None) -> str:
         """Return the message of an error: a row that is ``jump`` steps after the row before it, and not one."""
         after = "" if row in self.rows else f" after {places.text(row - 1)}"
         place = f"{frames.where(row, self.rows, ids)} is at {places.text(row)}{after}"

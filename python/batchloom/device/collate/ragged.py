@@ -30,7 +30,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Variable:
+class ResidentVariable:
     """A field with samples of different sizes.
 
     Attributes:
@@ -125,7 +125,7 @@ class Elements:
         """The grid of fields with one number for each element."""
         return self.grid((None,) * self._collator.dimensions)
 
-    def rows(self, field: Variable, column: int) -> tuple[Grid, torch.Tensor]:
+    def rows(self, field: ResidentVariable, column: int) -> tuple[Grid, torch.Tensor]:
         """Return the grid of a field, and the row of its values for each element."""
         grid = self.grid(field.frame)
         steps = grid.steps
@@ -149,10 +149,10 @@ class Ragged:
         packs: If ``True``, samples are concatenated, otherwise padded.
     """
 
-    def __init__(self, fields: dict[str, Fixed | Variable], options: CollateOptions, packs: bool) -> None:
+    def __init__(self, fields: dict[str, Fixed | ResidentVariable], options: CollateOptions, packs: bool) -> None:
         self._fields, self._names, self._labels = fields, options.names, options.labels
         self.packs, self.left = packs, options.left
-        variable = {name: field for name, field in fields.items() if isinstance(field, Variable)}
+        variable = {name: field for name, field in fields.items() if isinstance(field, ResidentVariable)}
         self._columns = {name: column for column, name in enumerate(variable)}
         frames = [field.frame for field in variable.values()]
         self.dimensions = frames[0].count(None) if frames else 1
@@ -173,7 +173,7 @@ class Ragged:
 
     def _column(self, name: str, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         field = self._fields.get(name)
-        if isinstance(field, Variable):
+        if isinstance(field, ResidentVariable):
             return self._variable(name, field, elements, runs)
         if isinstance(field, Fixed):
             return self._each(gather(field.fetch(), elements.members.samples), runs)
@@ -188,7 +188,7 @@ class Ragged:
         pieces = split(spread, elements.sizes)
         return [piece.view(space) for piece, space in zip(pieces, _spaces(runs), strict=True)]
 
-    def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
+    def _variable(self, name: str, field: ResidentVariable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
         source = field.fetch()
         values = gather_padded(source, rows, grid.exists, field.padding)
@@ -208,7 +208,7 @@ class Ragged:
         """Return the next token of each element, or -100 at the last token of a sample, at padding, and at fillers."""
         assert self._labels is not None
         field = self._fields[self._labels]
-        assert isinstance(field, Variable)
+        assert isinstance(field, ResidentVariable)
         grid, rows = elements.rows(field, self._columns[self._labels])
         follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
         follows = follows if grid.exists is None else follows & grid.exists

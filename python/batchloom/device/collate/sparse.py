@@ -30,7 +30,7 @@ class EntryCounts:
 
 
 @dataclass(frozen=True)
-class SparseSource:
+class ResidentSparse:
     """A sparse field.
 
     Attributes:
@@ -88,14 +88,14 @@ class SparseSource:
 class SparseAndDense:
     """Gathers rows of fields, some of them sparse."""
 
-    def __init__(self, fields: Sequence[SparseSource | Callable[[], ResidentRows]]) -> None:
+    def __init__(self, fields: Sequence[ResidentSparse | Callable[[], ResidentRows]]) -> None:
         self._fields = fields
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block, and the entries of its rows in each sparse field."""
         inputs, outline = table(block)
         rows, sizes = numpy.from_dlpack(inputs[0])[0], samples(outline.runs)
-        counts = [field.count(rows, sizes) for field in self._fields if isinstance(field, SparseSource)]
+        counts = [field.count(rows, sizes) for field in self._fields if isinstance(field, ResidentSparse)]
         return inputs + [array for count in counts for array in count.inputs], (outline, counts)
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
@@ -106,7 +106,7 @@ class SparseAndDense:
         listed, entries = arrived[: len(rows.inputs)], iter(arrived[len(rows.inputs) :])
         columns: list[Sequence[Any]] = []
         for field in self._fields:
-            if isinstance(field, SparseSource):
+            if isinstance(field, ResidentSparse):
                 count = next(remaining)
                 columns += field.make([next(entries) for _ in count.inputs], count.batches, sizes)
             else:
