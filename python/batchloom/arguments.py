@@ -75,7 +75,7 @@ def boolean(name: str, value: object, *others: str) -> bool:
     raise ArgumentError(f"{name} is {value!r}; expected {', '.join(expected)} or {last}")
 
 
-def shuffled(shuffle: object, *others: str) -> str:
+def read_shuffle(shuffle: object, *others: str) -> str:
     """Return the argument ``shuffle`` as the engine names it: "samples", "nothing" or "runs".
 
     Args:
@@ -90,7 +90,7 @@ def shuffled(shuffle: object, *others: str) -> str:
     return "samples" if shuffle is not None and boolean("shuffle", shuffle, *others, RUNS) else "nothing"
 
 
-def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
+def read_stream_shuffle(shuffle: object, mode: str) -> tuple[str, bool]:
     """Return the shuffle of pieces of a token stream, as the engine names it, and whether documents are shuffled.
 
     Raises:
@@ -103,7 +103,7 @@ def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
         raise ArgumentError(
             f"shuffle is {shuffle!r}, but rows of a stream go on with mode 'continuous'; expected False or 'documents'"
         )
-    pieces = "samples" if named == CHUNKS else shuffled(shuffle, DOCUMENTS, CHUNKS)
+    pieces = "samples" if named == CHUNKS else read_shuffle(shuffle, DOCUMENTS, CHUNKS)
     return pieces, pieces == "samples" and named is None
 
 
@@ -140,9 +140,9 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     except RuntimeError as error:  # an array without values
         raise ArgumentError(f"{name} is {value!r}; expected an integer: {error}") from None
     if number < least:
-        raise ArgumentError(f"{name} is {shown(number)}; expected at least {least}")
+        raise ArgumentError(f"{name} is {show_integer(number)}; expected at least {least}")
     if number > most:
-        raise ArgumentError(f"{name} is {shown(number)}; expected at most {most}")
+        raise ArgumentError(f"{name} is {show_integer(number)}; expected at most {most}")
     return number
 
 
@@ -166,10 +166,10 @@ def resolve_index(noun: str, index: SupportsIndex, length: int, where: str = "")
 
 def out_of_range(noun: str, number: int, length: int, where: str = "") -> RangeError:
     """Return the error for a number that is out of range, in the words that all of the package uses."""
-    return RangeError(f"{noun} {shown(number)}{where} is out of range; expected 0 <= {noun} < {length}")
+    return RangeError(f"{noun} {show_integer(number)}{where} is out of range; expected 0 <= {noun} < {length}")
 
 
-def used(batches: SupportsIndex, taken: int) -> int:
+def count_used(batches: SupportsIndex, taken: int) -> int:
     """Return how many of ``taken`` batches were used: ``batches``; a negative number counts from the last batch.
 
     Raises:
@@ -214,7 +214,7 @@ def is_mask(value: object) -> bool:
     return str(getattr(value, "dtype", "")).removeprefix("torch.") == "bool"
 
 
-def shown(number: int) -> str:
+def show_integer(number: int) -> str:
     """Return an integer as text; Python writes out none of thousands of digits."""
     return str(number) if number.bit_length() <= 256 else f"an integer of {number.bit_length()} bits"
 

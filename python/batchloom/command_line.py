@@ -51,17 +51,17 @@ def open_table(path: Path, column: str | None) -> tuple[Any, int | None, int | N
         return batches, file.metadata.num_rows, file.num_row_groups
     source = pyarrow.memory_map(str(path))
     try:
-        found = pyarrow.ipc.open_file(source)
-        parts: int | None = found.num_record_batches
-        read = (found.get_batch(part) for part in range(found.num_record_batches))
+        reader = pyarrow.ipc.open_file(source)
+        parts: int | None = reader.num_record_batches
+        read = (reader.get_batch(part) for part in range(reader.num_record_batches))
     except pyarrow.ArrowInvalid:
         source.seek(0)
         try:
-            found, parts = pyarrow.ipc.open_stream(source), None
+            reader, parts = pyarrow.ipc.open_stream(source), None
         except pyarrow.ArrowInvalid:
             raise ValueError("this is not an Arrow file") from None
-        read = iter(found)
-    schema = _schema(pyarrow, found.schema, columns)
+        read = iter(reader)
+    schema = _schema(pyarrow, reader.schema, columns)
     chosen = (batch if columns is None else batch.select(columns) for batch in read)
     return pyarrow.RecordBatchReader.from_batches(schema, chosen), None, parts
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_DIMENSIONS = 62
 
 
-class Field:
+class BorrowedArray:
     """One field of a dataset: the array of the user, and its memory as the engine sees it."""
 
     def __init__(self, label: str, array: Any) -> None:
@@ -36,17 +36,17 @@ class Field:
 
     def check(self) -> None:
         """Raise if the array was resized or moved since it was borrowed."""
-        found = self._module.address(self.array, self.label)
+        address = self._module.address(self.array, self.label)
         if self.was_shared:
             raise DataError(
                 f"field {self.label} was moved to memory that processes share, in the middle of an iteration, as torch "
                 "does when it sends a tensor to one; expected to start such processes, or to call share_memory_(), "
                 "before the iteration begins: the next one takes the field where it is"
             )
-        if found != self._address:
+        if address != self._address:
             raise DataError(
                 f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-                f"dataset was made and has {found} now; make a new dataset after changing it"
+                f"dataset was made and has {address} now; make a new dataset after changing it"
             )
 
     @property
@@ -83,7 +83,7 @@ class Field:
         Callers share the copy: as long as one of them holds it, no other is made.
         """
         if self.device is not None:
-            return self._module.plain(self.array)
+            return self._module.to_plain(self.array)
         copy = self._moved.get(device)
         if copy is None:
             copy = self._moved[device] = load(DEVICE_FRAMEWORK).on(self.tensors(slice(None)), device)
@@ -98,23 +98,23 @@ class Field:
         if not self.tensor.is_backward:
             return lend(self.tensor, DEVICE_FRAMEWORK)[rows]
         # torch has no arrays that run backwards in memory.
-        forward = _borrow(self._module, numpy.ascontiguousarray(self._indexable()[rows]), self.label)
+        forward = _borrow(self._module, numpy.ascontiguousarray(self._make_indexable()[rows]), self.label)
         return lend(forward, DEVICE_FRAMEWORK)
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
-        return self._indexable()[sample]
+        return self._make_indexable()[sample]
 
     def slice(self, start: int, end: int) -> Any:
         """Return some rows of the array."""
-        return self._indexable()[start:end]
+        return self._make_indexable()[start:end]
 
     def part(self, start: int, end: int) -> Any:
         """Return some rows of the array, for a pickle that holds no other rows."""
         rows = self.slice(start, end)
         return self._module.copy(rows) if self._module.PICKLES_STORAGE else rows
 
-    def _indexable(self) -> Any:
+    def _make_indexable(self) -> Any:
         return self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
 
     def __repr__(self) -> str:
@@ -171,11 +171,11 @@ def host(label: str, array: Any) -> Any:
         ) from None
 
 
-def release(field: Field) -> None:
+def release(field: BorrowedArray) -> None:
     """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
     field.mapped = load(field.framework).release(field.array, field.mapped)
 
 
-def owned(array: Any, label: str) -> Any:
+def copy_array(array: Any, label: str) -> Any:
     """Return a copy of an array, in its framework."""
     return load(framework_of(label, array)).own(array, None)

@@ -49,12 +49,12 @@ class Frame:
         Raises:
             ArgumentError: The frame has no such column.
         """
-        column = to_numpy(self.raw(name, role), f"column {name!r}")
+        column = to_numpy(self.read_raw(name, role), f"column {name!r}")
         if column.ndim != 1:
             raise DataError(f"column {name!r} has shape {column.shape}; expected one value for each row")
         return column
 
-    def raw(self, name: Name, role: str) -> Any:
+    def read_raw(self, name: Name, role: str) -> Any:
         """Return one column, as the frame has it.
 
         Raises:
@@ -177,7 +177,7 @@ def runs(ids: Array) -> tuple[list[Any], Array]:
     if not len(ids):
         raise DataError("the frame has no rows; expected at least one")
     ids = ids if ids.dtype.kind in "biufM" else ids.astype(object)
-    absent = missing(ids)
+    absent = find_missing(ids)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if ids.dtype.kind == "O" and not all(isinstance(name, Hashable) for name in ids):
@@ -202,15 +202,15 @@ def moments(times: Any) -> Array:
     Raises:
         DTypeError: They are neither, nor ISO texts.
     """
-    found = to_numpy(times, "time")
-    if found.dtype.kind in "OUST":
+    array = to_numpy(times, "time")
+    if array.dtype.kind in "OUST":
         try:
-            found = numpy.array([moment(time) for time in found])
+            array = numpy.array([moment(time) for time in array])
         except (TypeError, ValueError) as error:
-            raise DTypeError(f"time has type {found.dtype}; expected numbers or datetimes: {error}") from None
-    if found.ndim != 1 or found.dtype.kind not in "iufM":
-        raise DTypeError(f"time has type {found.dtype} and shape {found.shape}; expected one number or datetime a row")
-    return found
+            raise DTypeError(f"time has type {array.dtype}; expected numbers or datetimes: {error}") from None
+    if array.ndim != 1 or array.dtype.kind not in "iufM":
+        raise DTypeError(f"time has type {array.dtype} and shape {array.shape}; expected one number or datetime a row")
+    return array
 
 
 def on_the_wall(times: Any) -> Array:
@@ -231,8 +231,8 @@ def on_the_wall(times: Any) -> Array:
         import pyarrow.compute
 
         return moments(pyarrow.compute.local_timestamp(times))
-    found = to_numpy(times, "time")
-    return moments(numpy.array([_without_zone(time) for time in found]) if found.dtype.kind in "OUST" else found)
+    array = to_numpy(times, "time")
+    return moments(numpy.array([_without_zone(time) for time in array]) if array.dtype.kind in "OUST" else array)
 
 
 def _without_zone(time: Any) -> Any:
@@ -249,7 +249,7 @@ def moment(time: Any) -> numpy.datetime64[Any]:
         ValueError: A text is not in ISO format.
     """
     if hasattr(time, "to_datetime64"):  # pandas, in nanoseconds
-        found = time.to_datetime64()
+        at: numpy.datetime64[Any] = time.to_datetime64()
     else:
         if isinstance(time, str) and _ZONE.search(time):
             time = datetime.fromisoformat(time)
@@ -257,8 +257,7 @@ def moment(time: Any) -> numpy.datetime64[Any]:
             time = time.astimezone(UTC).replace(tzinfo=None)
         if isinstance(time, int | float | numpy.number):
             raise TypeError("a number is not a datetime")
-        found = numpy.datetime64(time)
-    at: numpy.datetime64[Any] = found
+        at = numpy.datetime64(time)
     return at
 
 
@@ -267,10 +266,10 @@ def has_zone(times: Any) -> bool:
     if isinstance(times, str):
         return _ZONE.search(times) is not None
     if isinstance(times, list | tuple) or getattr(getattr(times, "dtype", None), "kind", None) == "O":
-        found = {has_zone(time) for time in times}
-        if len(found) > 1:
+        have_zone = {has_zone(time) for time in times}
+        if len(have_zone) > 1:
             raise DataError("some times have a time zone and others do not; expected one kind")
-        return found == {True}
+        return have_zone == {True}
     kind = getattr(times, "dtype", getattr(times, "type", None))
     zones = (getattr(times, "tzinfo", None), getattr(kind, "tz", None), getattr(kind, "time_zone", None))
     return any(zone is not None for zone in zones)
@@ -282,7 +281,7 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
     Raises:
         DataError: The message names the series and the step.
     """
-    absent = missing(times)
+    absent = find_missing(times)
     if absent.any():
         row = int(absent.argmax())
         raise DataError(f"{where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
@@ -304,7 +303,7 @@ def where(row: int, offsets: Array, ids: list[Any] | None) -> str:
     return f"step {row - int(offsets[series])} of series {series}{name}"
 
 
-def missing(values: Array) -> Array:
+def find_missing(values: Array) -> Array:
     """Return a mask of absent values: NaN, NaT and nulls."""
     if values.dtype.kind == "M":
         return numpy.isnat(values)

@@ -100,7 +100,7 @@ class Arrays(Protocol):
     def copy(self, array: Any) -> Any:
         """Copy an array where it is, without its gradients; an immutable array is returned as it is."""
 
-    def plain(self, array: Any) -> Any:
+    def to_plain(self, array: Any) -> Any:
         """Return an array without its gradients, with all values computed and in memory."""
 
     def device_of(self, array: Any) -> Any:
@@ -134,7 +134,7 @@ class Views(Protocol):
     def windows(self, array: Any, steps: int) -> Any:
         """Return each run of ``steps`` rows, ``[runs, steps, ...]``, over the memory of ``array``."""
 
-    def repeated(self, row: Any, samples: int) -> Any:
+    def repeat(self, row: Any, samples: int) -> Any:
         """Repeat a row in its own memory."""
 
     def is_repeated(self, array: Any) -> bool:
@@ -149,7 +149,7 @@ class Views(Protocol):
     def bits(self, array: Any) -> Any:
         """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
 
-    def differences(self, found: Any, expected: Any) -> numpy.ndarray[Any, Any]:
+    def differences(self, array: Any, expected: Any) -> numpy.ndarray[Any, Any]:
         """Return the number of elements of each row that differ."""
 
 

@@ -70,14 +70,14 @@ def load(framework: str) -> Framework:
         raise ArgumentError(f"output is {framework!r}, but {error.name} is not installed") from None
 
 
-def loaded(framework: str) -> Framework | None:
+def find_loaded(framework: str) -> Framework | None:
     """Return the functions of a framework if the program has imported it; ``None`` otherwise."""
     return None if sys.modules.get(framework) is None else load(framework)
 
 
-def all_loaded() -> list[Framework]:
+def list_loaded() -> list[Framework]:
     """Return the functions of each framework that the program has imported."""
-    return [functions for functions in map(loaded, OUTPUTS) if functions is not None]
+    return [functions for functions in map(find_loaded, OUTPUTS) if functions is not None]
 
 
 def owner_name(array: Any) -> str | None:
@@ -85,7 +85,7 @@ def owner_name(array: Any) -> str | None:
     if type(array) is numpy.ndarray:
         return DEFAULT_FRAMEWORK  # without a look at other frameworks: most samples are such arrays
     for framework in OUTPUTS:
-        functions = loaded(framework)
+        functions = find_loaded(framework)
         if functions is not None and functions.owns(array):
             return framework
     return None

@@ -58,7 +58,7 @@ def release(array: Any, before: int | None) -> None:
 
 def require(dtype: str, label: str) -> None:
     """Accept every type, and warn once in a process where JAX narrows one."""
-    narrowed = _narrowed_type(dtype)
+    narrowed = _find_narrower_type(dtype)
     if narrowed is None or _warned:
         return
     _warned.add(label)
@@ -79,25 +79,25 @@ def views(column: _native.Column) -> Sequence[Any]:
 
 
 def _batches(run: _native.Tensor) -> Sequence[Any]:
-    narrowed = _narrowed_type(run.dtype)
+    narrowed = _find_narrower_type(run.dtype)
     if narrowed is not None:
-        return [jax.numpy.asarray(batch) for batch in _narrowed(run, narrowed)]
+        return [jax.numpy.asarray(batch) for batch in _narrow(run, narrowed)]
     return [jax.dlpack.from_dlpack(run.index(place)) for place in range(len(run))]
 
 
 def view(tensor: _native.Tensor) -> Any:
     """Take a tensor of the engine as an array."""
-    narrowed = _narrowed_type(tensor.dtype)
-    return jax.dlpack.from_dlpack(tensor) if narrowed is None else jax.numpy.asarray(_narrowed(tensor, narrowed))
+    narrowed = _find_narrower_type(tensor.dtype)
+    return jax.dlpack.from_dlpack(tensor) if narrowed is None else jax.numpy.asarray(_narrow(tensor, narrowed))
 
 
-def _narrowed_type(dtype: str) -> str | None:
+def _find_narrower_type(dtype: str) -> str | None:
     """Return the type that JAX takes instead of ``dtype``; ``None`` if it has that type."""
-    found = str(jax.dtypes.canonicalize_dtype(dtype)) if dtype in WIDE else dtype
-    return None if found == dtype else found
+    narrower = str(jax.dtypes.canonicalize_dtype(dtype)) if dtype in WIDE else dtype
+    return None if narrower == dtype else narrower
 
 
-def _narrowed(tensor: _native.Tensor, dtype: str) -> np.ndarray[Any, Any]:
+def _narrow(tensor: _native.Tensor, dtype: str) -> np.ndarray[Any, Any]:
     """Return the numbers of a tensor in a narrower type.
 
     Raises:
@@ -140,7 +140,7 @@ def copy(array: Any) -> Any:
     return array
 
 
-def plain(array: Any) -> Any:
+def to_plain(array: Any) -> Any:
     """Return the array itself."""
     return array
 

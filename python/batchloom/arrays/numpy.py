@@ -87,12 +87,12 @@ def _require_file(array: Any, label: str) -> None:
     if mapping is None:
         return
     try:
-        found = mapping.size()  # of the file that is mapped, whatever its name stands for now
+        size = mapping.size()  # of the file that is mapped, whatever its name stands for now
     except (OSError, ValueError):
         return  # no file behind it
     expected = offset + len(mapping)
-    if found < expected:
-        raise DataError(f"field {label} maps {expected} bytes of {name}, which now has {found}: it was truncated")
+    if size < expected:
+        raise DataError(f"field {label} maps {expected} bytes of {name}, which now has {size}: it was truncated")
 
 
 def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
@@ -124,9 +124,9 @@ def release(array: Any, before: int | None) -> int:
         mapped = getattr(mapped, "base", None)
     if mapped is None or mapped.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
         return 0
-    found = _mapped_bytes()
-    if before is None or found <= before + RESIDENT:
-        return found if before is None else min(before, found)
+    in_memory = _mapped_bytes()
+    if before is None or in_memory <= before + RESIDENT:
+        return in_memory if before is None else min(before, in_memory)
     mapping, _, _ = _mapping(mapped)
     if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
@@ -184,7 +184,7 @@ def pad_rows(array: numpy.ndarray[Any, Any], before: int, after: int) -> numpy.n
     return numpy.concatenate([zeros[:before], array, zeros[before:]])
 
 
-def repeated(row: numpy.ndarray[Any, Any], samples: int) -> numpy.ndarray[Any, Any]:
+def repeat(row: numpy.ndarray[Any, Any], samples: int) -> numpy.ndarray[Any, Any]:
     """Repeat a row in its own memory; read-only."""
     return numpy.broadcast_to(row, (samples, *row.shape))
 
@@ -263,9 +263,9 @@ def bits(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     return numpy.ascontiguousarray(array).reshape(len(array), math.prod(array.shape[1:])).view(numpy.uint8)
 
 
-def differences(found: numpy.ndarray[Any, Any], expected: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+def differences(array: numpy.ndarray[Any, Any], expected: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     """Return the number of elements of each row that differ."""
-    count: numpy.ndarray[Any, Any] = (found != expected).sum(1)
+    count: numpy.ndarray[Any, Any] = (array != expected).sum(1)
     return count
 
 
@@ -279,7 +279,7 @@ def copy(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     return array.copy()
 
 
-def plain(array: Any) -> Any:
+def to_plain(array: Any) -> Any:
     """Return the array itself."""
     return array
 
@@ -334,14 +334,14 @@ def element(dtype: str, value: Any) -> bytes:
     if kind.kind == "b" and number not in (0, 1):
         raise ValueError("expected True or False")
     with numpy.errstate(all="ignore"):
-        found = numpy.array(number).astype(kind) if kind.kind not in "iu" else numpy.array(number, kind)
+        rounded = numpy.array(number).astype(kind) if kind.kind not in "iu" else numpy.array(number, kind)
     if (
         kind.kind not in "biu"
         and numpy.isfinite(complex(number))
-        and not numpy.isfinite(found.astype(numpy.complex128))
+        and not numpy.isfinite(rounded.astype(numpy.complex128))
     ):
-        raise ValueError(f"it would be {found}")
-    return found.tobytes()
+        raise ValueError(f"it would be {rounded}")
+    return rounded.tobytes()
 
 
 def _ml_dtypes() -> Any:

@@ -39,19 +39,19 @@ class MappedFile:
     strides: tuple[int, ...]
     writable: bool
 
-    def opened(self) -> numpy.ndarray[Any, Any]:
+    def open(self) -> numpy.ndarray[Any, Any]:
         """Map the file again.
 
         Raises:
             DataError: The file is not there any more, or is shorter.
         """
         try:
-            found = os.stat(self.path).st_size
+            file_size = os.stat(self.path).st_size
         except OSError as error:
             raise DataError(f"the file of a memory map cannot be read: {error}; expected it where it was") from None
-        if found < self.first + self.size:
+        if file_size < self.first + self.size:
             raise DataError(
-                f"{self.path} has {found} bytes; expected at least {self.first + self.size}, as when it was mapped"
+                f"{self.path} has {file_size} bytes; expected at least {self.first + self.size}, as when it was mapped"
             )
         mode: Literal["r", "r+"] = "r+" if self.writable else "r"
         memory: Any = numpy.memmap(self.path, numpy.uint8, mode, self.first, (self.size,))
@@ -70,30 +70,30 @@ class Bits:
     tensor: Any
     dtype: str
 
-    def opened(self) -> Any:
+    def open(self) -> Any:
         """Return the tensor."""
         import torch
 
         return self.tensor.view(getattr(torch, self.dtype))
 
 
-def kept(value: Any) -> Any:
+def to_pickle(value: Any) -> Any:
     """Return what a pickle keeps of arrays in tuples and dicts; of anything else, the value itself."""
     if type(value) is tuple:
-        return tuple(kept(each) for each in value)
+        return tuple(to_pickle(each) for each in value)
     if type(value) is dict:
-        return {name: kept(each) for name, each in value.items()}
+        return {name: to_pickle(each) for name, each in value.items()}
     framework = owner(value)
     return value if framework is None else framework.to_pickle(value)
 
 
-def opened(value: Any) -> Any:
-    """Return the arrays that :func:`kept` kept."""
+def from_pickle(value: Any) -> Any:
+    """Return the arrays of a value that :func:`to_pickle` returned."""
     if type(value) is tuple:
-        return tuple(opened(each) for each in value)
+        return tuple(from_pickle(each) for each in value)
     if type(value) is dict:
-        return {name: opened(each) for name, each in value.items()}
-    return value.opened() if isinstance(value, MappedFile | Bits) else value
+        return {name: from_pickle(each) for name, each in value.items()}
+    return value.open() if isinstance(value, MappedFile | Bits) else value
 
 
 def mapped_file(array: numpy.ndarray[Any, Any]) -> MappedFile | None:

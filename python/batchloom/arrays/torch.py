@@ -41,7 +41,7 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
         raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
     if device_of(array) is not None:
         return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), list(array.shape))
-    tensor = _native.borrow(plain(array), label)
+    tensor = _native.borrow(to_plain(array), label)
     if f"torch.{tensor.dtype}" != str(array.dtype):
         raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
     return tensor
@@ -62,7 +62,7 @@ def on(array: torch.Tensor, device: torch.device) -> torch.Tensor:
         return array.detach().to(device)
 
 
-def plain(array: torch.Tensor) -> torch.Tensor:
+def to_plain(array: torch.Tensor) -> torch.Tensor:
     """Return a tensor without its gradients; a lazy conjugate or negative is resolved."""
     return array.detach().resolve_conj().resolve_neg()
 
@@ -159,7 +159,7 @@ def pad_rows(array: torch.Tensor, before: int, after: int) -> torch.Tensor:
     return torch.cat([zeros[:before], array, zeros[before:]])
 
 
-def repeated(row: torch.Tensor, samples: int) -> torch.Tensor:
+def repeat(row: torch.Tensor, samples: int) -> torch.Tensor:
     """Repeat a row in its own memory."""
     return row.expand(samples, *row.shape)
 
@@ -275,9 +275,9 @@ def bits(array: torch.Tensor) -> torch.Tensor:
     return rows.view(torch.uint8)
 
 
-def differences(found: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:
+def differences(array: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:
     """Return the number of elements of each row that differ."""
-    return (found != expected).sum(1).cpu().numpy()
+    return (array != expected).sum(1).cpu().numpy()
 
 
 def accelerator(device: Any) -> torch.device | None:

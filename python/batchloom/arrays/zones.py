@@ -31,19 +31,19 @@ def zone_of(times: Any) -> tzinfo | None:
     kind = getattr(times, "dtype", getattr(times, "type", None))
     for zone in (getattr(kind, "tz", None), getattr(kind, "time_zone", None)):
         if zone is not None:
-            return _named(zone) if isinstance(zone, str) else zone
-    zones = list(dict.fromkeys(_each(times)))
+            return _find_zone(zone) if isinstance(zone, str) else zone
+    zones = list(dict.fromkeys(_find_zones(times)))
     if len(zones) > 1:
         named = ", ".join(str(zone) for zone in zones[:3])
         raise DataError(f"times have several time zones ({named}); expected one: convert them to UTC, or to one zone")
     return zones[0] if zones else None
 
 
-def _each(times: Any) -> Iterator[tzinfo | None]:
+def _find_zones(times: Any) -> Iterator[tzinfo | None]:
     """Yield the zone of each of some objects."""
     if isinstance(times, list | tuple) or getattr(getattr(times, "dtype", None), "kind", None) in ("O", "U"):
         for time in times:
-            yield from _each(time)
+            yield from _find_zones(time)
     elif isinstance(times, str):
         yield datetime.fromisoformat(times).tzinfo
     elif isinstance(times, datetime):
@@ -52,7 +52,7 @@ def _each(times: Any) -> Iterator[tzinfo | None]:
         yield zone_of(times)
 
 
-def _named(name: str) -> tzinfo:
+def _find_zone(name: str) -> tzinfo:
     offset = _OFFSET.match(name)
     if offset is not None:
         sign, hours, minutes = offset.groups()
@@ -65,7 +65,7 @@ def _named(name: str) -> tzinfo:
         raise DataError(f"times have the time zone {name!r}, which is not known here: {error}") from None
 
 
-def shown(moments: Array, zone: tzinfo) -> Array:
+def to_wall_times(moments: Array, zone: tzinfo) -> Array:
     """Return what the clocks of a zone show at moments in UTC."""
     return moments + _offsets(moments, zone)
 
@@ -80,9 +80,9 @@ def moments(shown: Array, zone: tzinfo) -> Array:
     before, after = _offsets(shown - day, zone), _offsets(shown + day, zone)
     first, second = shown - before, shown - after
     is_first, is_second = _offsets(first, zone) == before, _offsets(second, zone) == after
-    for found, often in ((~(is_first | is_second), "never"), (is_first & is_second & (before != after), "twice")):
-        if found.any():
-            time = shown[int(found.argmax())].astype("datetime64[s]")
+    for wrong, often in ((~(is_first | is_second), "never"), (is_first & is_second & (before != after), "twice")):
+        if wrong.any():
+            time = shown[int(wrong.argmax())].astype("datetime64[s]")
             raise DataError(
                 f"a missing step is at {time}, which clocks in {zone} show {often}; expected steps at times that they "
                 "show once: give times in UTC, or without a time zone"
@@ -94,13 +94,13 @@ def _offsets(moments: Array, zone: tzinfo) -> Array:
     """Return how far the clocks of a zone are ahead at moments in UTC."""
     seconds = moments.astype("datetime64[s]").astype(numpy.int64)
     days, place = numpy.unique(seconds // _DAY, return_inverse=True)
-    first, end = (_looked_up((days + ahead) * _DAY, zone)[place] for ahead in (0, 1))
-    found, changes = first.copy(), first != end
-    found[changes] = _looked_up(seconds[changes], zone)
-    return found.astype("timedelta64[s]")
+    first, end = (_look_up_offsets((days + ahead) * _DAY, zone)[place] for ahead in (0, 1))
+    offsets, changes = first.copy(), first != end
+    offsets[changes] = _look_up_offsets(seconds[changes], zone)
+    return offsets.astype("timedelta64[s]")
 
 
-def _looked_up(seconds: Array, zone: tzinfo) -> Array:
+def _look_up_offsets(seconds: Array, zone: tzinfo) -> Array:
     times = ((_EPOCH + timedelta(seconds=second)).astimezone(zone) for second in seconds.tolist())
     offsets = (time.utcoffset() or timedelta() for time in times)
     return numpy.fromiter((offset.total_seconds() for offset in offsets), numpy.int64, len(seconds))

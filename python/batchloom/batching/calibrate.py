@@ -93,10 +93,10 @@ def _wait(device: Any) -> Callable[[], None]:
 def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:
     """Return the median of the times of several runs, after a first run that warms up and does not count."""
 
-    def timed() -> float:
+    def time_step() -> float:
         start = time.perf_counter()
         step(samples, length)
         wait()
         return time.perf_counter() - start
 
-    return _native.measure(samples, length, timed)
+    return _native.measure(samples, length, time_step)

@@ -11,7 +11,7 @@ import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
 from batchloom.batching.rules import RULES, CostModel, Rule, engine_rule
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import HasSizes, checked
+from batchloom.samples.sizes import HasSizes, check_sizes
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def compare(
     if cost is not None and not isinstance(cost, CostModel):
         raise ArgumentError(f"cost is {cost!r}; expected a CostModel")
     native = _native.compare(
-        _native.borrow(checked(_sizes_of(sizes), "sizes", 9), "sizes"),
+        _native.borrow(check_sizes(_sizes_of(sizes), "sizes", 9), "sizes"),
         None if rules is None else _rules(rules),
         integer("world_size", world_size, least=1, most=U32),
         None if max_tokens is None else integer("max_tokens", max_tokens, least=1, most=U64),
@@ -111,11 +111,11 @@ def _sizes_of(sizes: Any) -> Any:
     """Return the sizes of a dataset, or what was given."""
     if not isinstance(sizes, HasSizes):
         return sizes
-    found = sizes.sizes
-    if found is None:
+    lengths = sizes.sizes
+    if lengths is None:
         kind = type(sizes).__name__
         raise ArgumentError(f"samples of this {kind} have no sizes; expected some that differ in length")
-    return found
+    return lengths
 
 
 def _rules(rules: Sequence[Rule | str]) -> list[_native.Rule]:

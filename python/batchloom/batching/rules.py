@@ -65,7 +65,7 @@ class FixedSize:
         _integers(self, "batch_size")
 
     def _native(self) -> _native.Rule:
-        return _read("fixed-size", "batch_size", vars(self))
+        return _make_native("fixed-size", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class LengthBuckets:
         _integers(self, "multiple_of", most=U32)
 
     def _native(self) -> _native.Rule:
-        return _read("length-buckets", "batch_size", vars(self))
+        return _make_native("length-buckets", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class TokenBudget:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _read("token-budget", "max_tokens", vars(self))
+        return _make_native("token-budget", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class Fit:
 
     def __str__(self) -> str:
         rows = [
-            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
-            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
+            f"{samples:>8} x {length:<8} {measured * 1e3:>12.3f} {said * 1e3:>12.3f} {said / measured - 1:>+8.0%}"
+            for (samples, length), measured, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
         ]
         head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
         return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
@@ -230,7 +230,7 @@ class CostOptimal:
     def _native(self) -> _native.Rule:
         cost = {name: getattr(self.cost, name) for name in COEFFICIENTS}
         options = {name: value for name, value in vars(self).items() if name != "cost"}
-        return _read("cost-optimal", "max_tokens", cost | options)
+        return _make_native("cost-optimal", "max_tokens", cost | options)
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class Packing:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _read("packing", "max_tokens", vars(self))
+        return _make_native("packing", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -346,7 +346,7 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     return batching
 
 
-def _read(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:
+def _make_native(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:
     """Return the rule of the engine with this name and these options; the option ``number`` stands behind the name.
 
     An option that is ``None`` is left out, and so has its default.
@@ -371,14 +371,14 @@ def _pool(instance: object) -> None:
 def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:
     """Return one list of samples as uint32."""
     try:
-        found = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
+        samples = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
     except (TypeError, ValueError, RuntimeError):
-        found = numpy.empty(0, object)
-    if not found.size:
+        samples = numpy.empty(0, object)
+    if not samples.size:
         raise ArgumentError(f"batch {place} is {batch!r}; expected a list of samples, with at least one")
-    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() > U32:
+    if samples.ndim != 1 or samples.dtype.kind not in "iu" or samples.min() < 0 or samples.max() > U32:
         raise ArgumentError(f"batch {place} is {batch!r}; expected a list of integers, at least 0 and below 2**32")
-    return found.astype(numpy.uint32)
+    return samples.astype(numpy.uint32)
 
 
 def _cost(name: str, value: object) -> float:

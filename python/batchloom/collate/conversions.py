@@ -64,7 +64,7 @@ class Conversions:
             name: conversion
             for name, conversion in self.each.items()
             if blocks.converts
-            and _travels(conversion, name in padded, name in stored)
+            and _is_best_stored(conversion, name in padded, name in stored)
             # A place that was cleared has to stay so.
             and not (has_bans and any(conversion.mean))
         }
@@ -94,7 +94,7 @@ class EngineFields(NamedTuple):
     left: dict[str, _native.Conversion]
 
 
-def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -> bool:
+def _is_best_stored(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -> bool:
     """Return whether a field is best copied to a device as it is stored.
 
     Fewer bytes travel then, no value has to be looked at, and what pads the field is converted to what was asked for.
@@ -145,7 +145,7 @@ def conversions(
     if dtype is not None:
         assert isinstance(namer.names, FieldNames)
         scaled = {name for name, field in fields.items() if field.scales}
-        dtypes = _every(namer.names, dtype_name(dtype), scaled) | dtypes
+        dtypes = _spread_type(namer.names, dtype_name(dtype), scaled) | dtypes
     named = {**fields, **{name: Field() for name in dtypes if name not in fields}}
     options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
     if not known:
@@ -175,7 +175,7 @@ def _options(name: str, field: Field, dtype: str | None) -> EngineOptions:
     return name, dtype, scale, mean, std, mean_dimension or std_dimension
 
 
-def _every(names: FieldNames, dtype: str, scaled: Collection[str]) -> dict[str, str]:
+def _spread_type(names: FieldNames, dtype: str, scaled: Collection[str]) -> dict[str, str]:
     """Return the type of each field that a single type applies to: all floats, or all integers that are not scaled.
 
     Raises:

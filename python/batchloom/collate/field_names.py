@@ -45,12 +45,12 @@ class FieldNames:
             ArgumentError: There is no such field, or a text has the digits of a place.
         """
         allowed = self.dtypes if among is None else among
-        found = self._named(key)
-        if found in allowed:
-            return found  # type: ignore[return-value]
-        raise ArgumentError(f"{label} names {key!r}; expected {self.listed(allowed) or 'no field'}{otherwise}")
+        field = self._find_name(key)
+        if field in allowed:
+            return field  # type: ignore[return-value]
+        raise ArgumentError(f"{label} names {key!r}; expected {self.list_keys(allowed) or 'no field'}{otherwise}")
 
-    def _named(self, key: Any) -> str | None:
+    def _find_name(self, key: Any) -> str | None:
         if isinstance(key, str):
             return None if key.isdecimal() and key in self.places.values() else key
         if not isinstance(key, bool):
@@ -58,13 +58,13 @@ class FieldNames:
                 return self.places.get(operator.index(key))
         return None
 
-    def listed(self, names: Collection[str]) -> str:
+    def list_keys(self, names: Collection[str]) -> str:
         """Return the keys of fields, and what each holds: ``"1 (float64[..., 4]) or 2 (float64[...])"``."""
         keys = {name: repr(place) for place, name in self.places.items()}
         known = (*self.dtypes, *(name for name in names if name not in self.dtypes))
-        return " or ".join(self._described(keys.get(name, repr(name)), name) for name in known if name in names)
+        return " or ".join(self._describe(keys.get(name, repr(name)), name) for name in known if name in names)
 
-    def _described(self, key: str, name: str) -> str:
+    def _describe(self, key: str, name: str) -> str:
         if name not in self.dtypes:
             return key
         inner = "".join(f", {extent}" for extent in self.shapes[name]) if name in self.shapes else ""

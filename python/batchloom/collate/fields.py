@@ -26,7 +26,7 @@ from batchloom.collate.slots import FieldSlot, SlotFunction, pad_number
 from batchloom.errors import ArgumentError
 
 
-class FieldSource(Protocol):
+class FieldSamples(Protocol):
     """The facts about a dataset that `Fields` needs."""
 
     @property
@@ -66,7 +66,7 @@ class Fields:
         ArgumentError: An option names no field, is for another kind of data, or excludes another one.
     """
 
-    def __init__(self, source: FieldSource, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
+    def __init__(self, source: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
         self._source, self._options, self._rule = source, options, rule
         self.side, self.whole = options.pad_side, options.collate
         self.namer = Namer(lambda: source.field_names(rule))
@@ -134,7 +134,7 @@ class Fields:
         if fields is None:
             return {}
         if isinstance(fields, Field):
-            fields = {self._only(): fields}
+            fields = {self._find_only_key(): fields}
         if not isinstance(fields, Mapping):
             raise ArgumentError(f"fields is {fields!r}; expected a dict of bl.Field by field, or one bl.Field")
         for key, field in fields.items():
@@ -144,7 +144,7 @@ class Fields:
                 )
         return {text("a field in fields", name): field for name, field in self.namer.by_name("fields", fields).items()}
 
-    def _only(self) -> Any:
+    def _find_only_key(self) -> Any:
         """Return the key of the only field.
 
         Raises:
@@ -158,7 +158,8 @@ class Fields:
             )
         if len(names.dtypes) > 1:
             raise ArgumentError(
-                f"fields is one bl.Field, and there are several fields; expected a dict by {names.listed(names.dtypes)}"
+                "fields is one bl.Field, and there are several fields; "
+                f"expected a dict by {names.list_keys(names.dtypes)}"
             )
         name = next(iter(names.dtypes))
         return next((place for place, other in names.places.items() if other == name), name)
@@ -192,8 +193,8 @@ class Fields:
             names = self.namer.names
             assert isinstance(names, FieldNames)
             raise ArgumentError(
-                f"fields pads {names.listed([name])} with {self._pads[name]!r}, and its samples have one shape; "
-                f"expected pad for {names.listed(padded) or 'no field'}"
+                f"fields pads {names.list_keys([name])} with {self._pads[name]!r}, and its samples have one shape; "
+                f"expected pad for {names.list_keys(padded) or 'no field'}"
             )
         if not padded and not (isinstance(value, int | float) and value == 0):
             raise ArgumentError(f"pad_value is {value!r}, and fields have one shape, so nothing is padded; expected 0")

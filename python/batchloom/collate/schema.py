@@ -131,7 +131,7 @@ class Schema:
         Raises:
             ArgumentError: The framework has no sparse matrices, or needs a package that is not installed.
         """
-        found = []
+        joins = []
         for number, held in enumerate(self.compressed):
             module = load(framework := output or held.framework)
             if not module.HAS_SPARSE_ROWS:
@@ -140,8 +140,8 @@ class Schema:
                     'SparseRows(..., layout="dense"), or another output'
                 )
             place = held.place - number * (held.COLUMNS - 1)
-            found.append(Join(place, held.COLUMNS, module.sparse_rows(held.width, held.is_matrix)))
-        return found
+            joins.append(Join(place, held.COLUMNS, module.sparse_rows(held.width, held.is_matrix)))
+        return joins
 
 
 class FieldViews(NamedTuple):
@@ -189,14 +189,14 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
         ArgumentError: A framework is unknown, or not installed.
         DTypeError: A framework lacks the type of a field.
     """
-    found = [FieldViews(module.views, module.view, module.TAKES_CAPSULES) for module in schema.modules(output)]
+    views = [FieldViews(module.views, module.view, module.TAKES_CAPSULES) for module in schema.modules(output)]
     patches = patches_of(schema, output, copies)
     if patches is not None:
-        cut, whole = patches, found[patches.place]
-        found[cut.place] = FieldViews(
+        cut, whole = patches, views[patches.place]
+        views[cut.place] = FieldViews(
             lambda column: cut.each(whole.many(column)), lambda tensor: cut.cut(whole.one(tensor)), whole.takes_capsules
         )
-    return found
+    return views
 
 
 def patches_of(schema: Schema, output: str | None, copies: bool) -> Patches | None:
@@ -208,8 +208,8 @@ def patches_of(schema: Schema, output: str | None, copies: bool) -> Patches | No
     module = schema.modules(output)[place]
 
     def cut(array: Any) -> Any:
-        found = module.patches(array, length, stride)
-        return module.own(found, None) if copies else found
+        patches = module.patches(array, length, stride)
+        return module.own(patches, None) if copies else patches
 
     return Patches(place, cut)
 

@@ -251,12 +251,12 @@ class SlotFunction:
         try:
             returned = self.function(given, numpy.ndarray(shape, dtype, memory))
         except Exception as error:
-            raise self._failed(number, f"{type(error).__name__}: {error}") from error
+            raise self._make_error(number, f"{type(error).__name__}: {error}") from error
         if returned is not None:
-            found = type(returned).__name__
-            raise self._failed(number, f"the function returned a {found}; expected it to write: slot[...] = values")
+            kind = type(returned).__name__
+            raise self._make_error(number, f"the function returned a {kind}; expected it to write: slot[...] = values")
 
-    def _failed(self, number: int, reason: str) -> SampleError:
+    def _make_error(self, number: int, reason: str) -> SampleError:
         return SampleError(f"field {self.field} of sample {number} could not be put into its slot: {reason}", number)
 
 

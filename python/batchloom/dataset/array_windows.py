@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arrays.field import Field, host, lend
+from batchloom.arrays.field import BorrowedArray, host, lend
 from batchloom.arrays.frameworks import require
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.collate.window_steps import WindowSteps
@@ -34,7 +34,7 @@ Array = numpy.ndarray[Any, Any]
 class Span:
     """A field of a window that is cut from an array: some steps of it."""
 
-    field: Field
+    field: BorrowedArray
     steps: WindowSteps
 
 
@@ -49,7 +49,7 @@ class LookedUp:
     """
 
     of: str
-    field: Field | None = None
+    field: BorrowedArray | None = None
 
 
 class SeriesTable:
@@ -65,7 +65,7 @@ class SeriesTable:
 
     def __init__(self, rows: Array, stride: int, anchor: int) -> None:
         self.rows, self.stride, self.anchor = rows, stride, anchor
-        self.field = Field("series", self.rows)
+        self.field = BorrowedArray("series", self.rows)
 
     @classmethod
     def of(cls, whole: _native.Windows, part: _native.Windows, shape: WindowShape, offsets: Array) -> SeriesTable:
@@ -151,28 +151,28 @@ class ArrayWindows:
         """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
         return replace(self, native=native, table=self.table.within(ranges))
 
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, BorrowedArray]:
         """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""
         rows = {name: each.field for name, each in self.looked_up.items() if each.field is not None}
         return {name: span.field for name, span in self.spans.items()} | rows
 
     @property
-    def cut_arrays(self) -> tuple[Field, ...]:
+    def cut_arrays(self) -> tuple[BorrowedArray, ...]:
         """The arrays that fields are cut from, each once."""
         return tuple({id(span.field.array): span.field for span in reversed(self.spans.values())}.values())
 
     @property
-    def row_arrays(self) -> tuple[Field, ...]:
+    def row_arrays(self) -> tuple[BorrowedArray, ...]:
         """The arrays that rows are looked up in."""
         return tuple(each.field for each in self.looked_up.values() if each.field is not None)
 
     @property
-    def arrays(self) -> tuple[Field, ...]:
+    def arrays(self) -> tuple[BorrowedArray, ...]:
         """The arrays of all fields."""
         return (*self.cut_arrays, *self.row_arrays)
 
     @property
-    def tables(self) -> tuple[Field, ...]:
+    def tables(self) -> tuple[BorrowedArray, ...]:
         """The table of series, if a device needs it to make batches."""
         return (self.table.field,) if self.looked_up or self.shape.trail else ()
 
@@ -197,7 +197,7 @@ class ArrayWindows:
         whole = [RowRange(field, 0, len(field)) for field in (*self.row_arrays, *self.tables)]
         return [RowRange(field, start, stop) for field in self.cut_arrays] + whole
 
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
         """Return the most rows of each array in :meth:`row_ranges` that ``samples`` neighbouring windows need."""
         most = self.native.dataset().most_rows(samples)[0]
         whole = [(field, len(field)) for field in (*self.row_arrays, *self.tables)]
@@ -301,11 +301,11 @@ class ArrayWindows:
                 numbers = numpy.arange(row - start + anchor, row - start + anchor + samples * stride, stride)
             lent = lend(_native.borrow(numbers, name), framework)
             module = require(framework, "int64", name)
-            return lent if looked_up.of == "steps" else module.repeated(lent[0], samples)
+            return lent if looked_up.of == "steps" else module.repeat(lent[0], samples)
         framework = output or looked_up.field.framework
         rows, module = lend(looked_up.field.tensor, framework), require(framework, "int64", name)
         if looked_up.of == "series":
-            return module.repeated(module.own(rows[series : series + 1], None)[0], samples)
+            return module.repeat(module.own(rows[series : series + 1], None)[0], samples)
         if looked_up.of == "windows":
             window = before + (row - first) // stride
             return module.own(rows[window : window + samples], None)
@@ -320,11 +320,11 @@ class ArrayWindows:
         """
         from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
-        def fetch(name: str, field: Field) -> Callable[[], ResidentRows]:
+        def fetch(name: str, field: BorrowedArray) -> Callable[[], ResidentRows]:
             rows = partial(resident.rows_of, field)
-            return rows if options is None else converted(options, name, rows)
+            return rows if options is None else add_conversion(options, name, rows)
 
         shared = {id(field.array): field for field in self.cut_arrays}
         step_ranges = [

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, ov
 
 import numpy
 from batchloom.arguments import integer, resolve_index
-from batchloom.arrays.pickling import kept, opened
+from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
-from batchloom.dataset.samples import Recipe, Samples, restored_samples
-from batchloom.dataset.selection import selected, split
+from batchloom.dataset.samples import Recipe, Samples, restore_samples
+from batchloom.dataset.selection import read_selection, split
 from batchloom.errors import many
 from batchloom.samples.label_counts import LabelCounts, read_counts
 from batchloom.samples.sizes import HasSizes
@@ -62,7 +62,7 @@ class Dataset(HasSizes, Generic[Form]):
     @property
     def indices(self) -> numpy.ndarray[Any, Any]:
         """The numbers of the samples in the data that they were selected from; int64."""
-        numbers, selection = self._samples.chosen(), self._samples.selection
+        numbers, selection = self._samples.list_selected(), self._samples.selection
         if numbers is None or selection is None:
             return numpy.arange(self._samples.selectable)
         return numbers + selection.base
@@ -84,7 +84,7 @@ class Dataset(HasSizes, Generic[Form]):
             RangeError: There is no such sample.
         """
         samples = self._samples
-        selection = selected(indices, samples.selectable, samples.unit)
+        selection = read_selection(indices, samples.selectable, samples.unit)
         return self if selection.range == (0, samples.selectable) else with_samples(self, samples.select(selection))
 
     def take(self, samples: int) -> Self:
@@ -125,7 +125,7 @@ class Dataset(HasSizes, Generic[Form]):
         Raises:
             ArgumentError: They differ in kind, or in a field, which the message names.
         """
-        return joined((self, *others), source=False)
+        return join_datasets((self, *others), source=False)
 
     def count_labels(self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False) -> LabelCounts:
         """Count the labels of each sample that losses do not ignore: those that are not -100. One pass over the field.
@@ -154,7 +154,7 @@ class Dataset(HasSizes, Generic[Form]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         attributes = {name: value for name, value in vars(self).items() if name != "_samples"}
-        return _restored, (type(self), kept(attributes), *self._samples.written())
+        return _restore, (type(self), to_pickle(attributes), *self._samples.to_pickle())
 
 
 Kind = TypeVar("Kind", bound=Dataset[Any])
@@ -167,36 +167,36 @@ def samples_of(dataset: Dataset[Any]) -> Samples:
 
 def with_samples(dataset: Kind, samples: Samples) -> Kind:
     """Return a dataset of the same class over other samples, which shares all other attributes."""
-    found = dataset.__new__(type(dataset))
-    found.__dict__.update(dataset.__dict__)
-    found._samples = samples
-    return found
+    copy = dataset.__new__(type(dataset))
+    copy.__dict__.update(dataset.__dict__)
+    copy._samples = samples
+    return copy
 
 
 def dataset_of(samples: Samples) -> Dataset[Any]:
     """Return the dataset of samples that are of no class that users see."""
-    found: Dataset[Any] = Dataset.__new__(Dataset)
-    found._samples = samples
-    return found
+    dataset: Dataset[Any] = Dataset.__new__(Dataset)
+    dataset._samples = samples
+    return dataset
 
 
-def current(dataset: Kind) -> Kind:
+def refresh(dataset: Kind) -> Kind:
     """Return a dataset where its arrays are now: another one, if torch moved some to shared memory."""
     before = samples_of(dataset)
-    now = before.current()
+    now = before.refresh()
     return dataset if now is before else with_samples(dataset, now)
 
 
-def joined(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
+def join_datasets(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
     """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
-    found: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
-    return found
+    dataset: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
+    return dataset
 
 
-def _restored(
+def _restore(
     kind: type[Dataset[Any]], attributes: dict[str, Any], recipe: Recipe, selection: tuple[Any, ...] | None
 ) -> Dataset[Any]:
     """Return the dataset that :meth:`Dataset.__reduce__` wrote down."""
-    found = kind.__new__(kind)
-    vars(found).update(opened(attributes), _samples=restored_samples(recipe, selection))
-    return found
+    dataset = kind.__new__(kind)
+    vars(dataset).update(from_pickle(attributes), _samples=restore_samples(recipe, selection))
+    return dataset

@@ -13,7 +13,7 @@ from batchloom.arguments import U64, boolean, integer, resolve_index
 from batchloom.arrays.field import host
 from batchloom.batching.rules import FixedSize, engine_rule
 from batchloom.collate.schema import Columns, Schema
-from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.location import Location
 from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.errors import ArgumentError, many
@@ -52,16 +52,16 @@ class ConcatDataset(Dataset[Any]):
         says_source = boolean("source", source)
         if not isinstance(datasets, Iterable):
             raise ArgumentError(f"datasets is a {type(datasets).__name__}; expected a list of datasets")
-        found: list[Dataset[Any]] = []
+        parts: list[Dataset[Any]] = []
         for each in datasets:
             held = samples_of(each) if isinstance(each, Dataset) else None
             # Datasets that were put together before are sources of their own only where samples say their source.
             if isinstance(held, JoinedSamples) and held.selection is None and not (source or held.says_source):
-                found += held.datasets
+                parts += held.datasets
             else:
-                found.append(each)
-        require_same(found)
-        self._samples = JoinedSamples(tuple(found), says_source)
+                parts.append(each)
+        require_same(parts)
+        self._samples = JoinedSamples(tuple(parts), says_source)
 
     @property
     def datasets(self) -> tuple[Dataset[Any], ...]:
@@ -156,9 +156,9 @@ class JoinedSamples(StoredSamples):
 
     @override
     def classes(self, option: str, field: str | int) -> Any:
-        found = numpy.concatenate([numpy.asarray(host(option, each.classes(option, field))) for each in self.parts])
-        chosen = self.chosen()
-        return found if chosen is None else found[chosen]
+        classes = numpy.concatenate([numpy.asarray(host(option, each.classes(option, field))) for each in self.parts])
+        chosen = self.list_selected()
+        return classes if chosen is None else classes[chosen]
 
     @override
     def padded_fields(self) -> Mapping[str, str]:
@@ -177,12 +177,12 @@ class JoinedSamples(StoredSamples):
         return self.parts[0].shuffle(shuffle)
 
     @override
-    def current(self) -> Samples:
-        datasets = tuple(current(each) for each in self.datasets)
+    def refresh(self) -> Samples:
+        datasets = tuple(refresh(each) for each in self.datasets)
         if all(now is before for now, before in zip(datasets, self.datasets, strict=True)):
             return self
-        found = JoinedSamples(datasets, self.says_source)
-        return found if self.selection is None else found.select(self.selection)
+        samples = JoinedSamples(datasets, self.says_source)
+        return samples if self.selection is None else samples.select(self.selection)
 
     @override
     def check(self) -> None:

@@ -12,7 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, choice, integer
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, host, owned
+from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
@@ -23,7 +23,7 @@ from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
-from batchloom.samples.sizes import Sizes, longest, read
+from batchloom.samples.sizes import Sizes, longest, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -187,7 +187,7 @@ class GroupSamples(StoredSamples):
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
         labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
-        self.fields = tuple(Field(label, _dense(label, array)) for label, array in labelled.items())
+        self.fields = tuple(BorrowedArray(label, _to_dense(label, array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
@@ -197,14 +197,14 @@ class GroupSamples(StoredSamples):
         self.offsets = _read_only(groups.offsets())
         order = groups.order()
         self.order = None if order is None else _read_only(order)
-        self.places = None if self.order is None else Field("order", self.order)
+        self.places = None if self.order is None else BorrowedArray("order", self.order)
         self.is_padded = padded = self._options["layout"] == "padded"
         if padded and not self.fields:
             raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
         if padded:
             firsts = self.offsets[:-1]
             ids = _rows(ids, firsts if self.order is None else self.order[firsts])
-        self.ids = Field(IDS, ids)
+        self.ids = BorrowedArray(IDS, ids)
         fields = [(IDS, self.ids.tensor, padded), *((field.label, field.tensor, False) for field in self.fields)]
         options = (self._options["layout"], self._options["max_rows"], self._options["oversize"])
         self._engine = groups.dataset(fields, *options, self._named)
@@ -218,19 +218,19 @@ class GroupSamples(StoredSamples):
 
     @override
     def sizes(self) -> Sizes:
-        return read(self._engine.sizes())
+        return read_sizes(self._engine.sizes())
 
     def sample(self, sample: int) -> Any:
         """Return all rows of one group: its id and the arrays as a tuple, or as a dict if they are named."""
         group = self.row(sample)
         places = slice(*self.offsets[group : group + 2].tolist())
         rows = places if self.order is None else self.order[places]
-        found = [self.ids.row(group) if self.is_padded else _rows(self.ids.array, rows)]
-        found += [_rows(field.array, rows) for field in self.fields]
+        arrays = [self.ids.row(group) if self.is_padded else _rows(self.ids.array, rows)]
+        arrays += [_rows(field.array, rows) for field in self.fields]
         return (
-            dict(zip((IDS, *(field.label for field in self.fields)), found, strict=True))
+            dict(zip((IDS, *(field.label for field in self.fields)), arrays, strict=True))
             if self._named
-            else tuple(found)
+            else tuple(arrays)
         )
 
     def stats(self) -> GroupStats:
@@ -258,8 +258,8 @@ class GroupSamples(StoredSamples):
     def schema(self, columns: Columns) -> Schema:
         known = {field.label: field for field in (self.ids, *self.fields)}
         first = self.location.arrays[0]
-        found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(found), named=self._named, ragged=True)
+        with_frameworks = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(with_frameworks), named=self._named, ragged=True)
 
     @override
     def device_data(self) -> DeviceData:
@@ -283,36 +283,36 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
         from batchloom.device.shards import RowRange
 
         samples = self.samples
-        first, end = samples.run(first, end)
+        first, end = samples.locate_run(first, end)
         start, stop = samples.offsets[[first, end]].tolist()
-        found = [RowRange(field, start, stop, samples.order) for field in samples.fields]
+        ranges = [RowRange(field, start, stop, samples.order) for field in samples.fields]
         padded = RowRange(samples.ids, first, end)
-        return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *found]
+        return [padded if samples.is_padded else RowRange(samples.ids, start, stop, samples.order), *ranges]
 
     @override
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
         groups, rows = self.samples, longest(self.samples.offsets, samples)
         return [(groups.ids, samples if groups.is_padded else rows), *((field, rows) for field in groups.fields)]
 
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
-        from batchloom.device.conversion import converted
+        from batchloom.device.collate.ragged import Fixed, Ragged, ResidentVariable, padding
+        from batchloom.device.conversion import add_conversion
 
         samples = self.samples
         # Shards are moved in the order of their groups, so that only whole data needs the order.
         places = partial(resident.rows_of, samples.places) if samples.places is not None and resident.is_whole else None
-        fields: dict[str, Fixed | Variable] = {
-            field.label: Variable(
-                converted(options, field.label, partial(resident.rows_of, field)),
+        fields: dict[str, Fixed | ResidentVariable] = {
+            field.label: ResidentVariable(
+                add_conversion(options, field.label, partial(resident.rows_of, field)),
                 (None,),
                 padding(options, field.label, options.dtype(field.label, field.dtype)),
                 places,
             )
             for field in samples.fields
         }
-        ids = converted(options, IDS, partial(resident.rows_of, samples.ids))
-        fields = {IDS: Fixed(ids) if samples.is_padded else Variable(ids, (None,), 0, places)} | fields
+        ids = add_conversion(options, IDS, partial(resident.rows_of, samples.ids))
+        fields = {IDS: Fixed(ids) if samples.is_padded else ResidentVariable(ids, (None,), 0, places)} | fields
         return Ragged(fields, options, not samples.is_padded)
 
 
@@ -336,16 +336,17 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
         return codes, array[firsts].tolist()
     array = array.astype(object) if array.dtype.kind in "UST" else array
     if array.dtype.kind == "O" and all(issubclass(kind, str) for kind in set(map(type, array))):
-        return _named(array)
-    absent = frames.missing(array)
+        return _number_texts(array)
+    absent = frames.find_missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if array.dtype.kind == "O":
-        return (_listed(array), None) if all(isinstance(name, Real | numpy.bool) for name in array) else _named(array)
+        are_numbers = all(isinstance(name, Real | numpy.bool) for name in array)
+        return (_to_integers(array), None) if are_numbers else _number_texts(array)
     return _integers(array), None
 
 
-def _listed(numbers: Array) -> Array:
+def _to_integers(numbers: Array) -> Array:
     """Return whole numbers of any types as int64, or as uint64 if int64 is too small.
 
     Raises:
@@ -375,18 +376,18 @@ def _integers(numbers: Array) -> Array:
     raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
 
 
-def _named(names: Array) -> tuple[Array, list[Any]]:
+def _number_texts(names: Array) -> tuple[Array, list[Any]]:
     """Return the numbers of texts in order of appearance, and the texts."""
     kinds = set(map(type, names))
     if not all(issubclass(kind, str | bytes) for kind in kinds):
         text = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
-    values, lengths = _joined(names, kinds)
+    values, lengths = _join_texts(names, kinds)
     codes, firsts = _text_ids(values, numpy.concatenate([[0], numpy.cumsum(lengths)]))
     return codes, names[firsts].tolist()
 
 
-def _joined(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
+def _join_texts(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
     """Return the concatenated bytes of texts, and the number of bytes of each."""
     if all(issubclass(kind, str) for kind in kinds):
         # UTF-32 takes four bytes for every character.
@@ -414,13 +415,13 @@ def _to_numpy(array: Any) -> Array:
     """Return an array of any framework as an array of NumPy, over the same memory if possible."""
     if isinstance(array, numpy.ndarray):
         return array
-    tensor = Field(IDS, array).tensor
+    tensor = BorrowedArray(IDS, array).tensor
     if "float8" in tensor.dtype or tensor.dtype == "bfloat16":
         raise DTypeError(f"{IDS} have type {tensor.dtype}; expected integers or texts")
     return numpy.from_dlpack(tensor)
 
 
-def _dense(label: str, array: Any) -> Any:
+def _to_dense(label: str, array: Any) -> Any:
     """Return the array of a field: a dense one for a sparse array of scipy."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
@@ -444,8 +445,8 @@ def _rows(array: Any, rows: Any) -> Any:
         # Older versions of torch index signed integers alone.
         signed = getattr(torch, str(array.dtype).removeprefix("torch.u"))
         return array.view(signed)[places].view(array.dtype)
-    found = array[rows]
-    return found if isinstance(rows, numpy.ndarray) else owned(found, IDS)
+    taken = array[rows]
+    return taken if isinstance(rows, numpy.ndarray) else copy_array(taken, IDS)
 
 
 def _rebuild(group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]) -> GroupSamples:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.errors import DeviceError
 
 
@@ -23,13 +23,13 @@ class Location:
             the first block.
     """
 
-    arrays: tuple[Field, ...] = ()
-    beside: tuple[Field, ...] = ()
+    arrays: tuple[BorrowedArray, ...] = ()
+    beside: tuple[BorrowedArray, ...] = ()
     datasets: int = 1
     is_on_demand: bool = False
 
     @cached_property
-    def all_arrays(self) -> tuple[Field, ...]:
+    def all_arrays(self) -> tuple[BorrowedArray, ...]:
         """The arrays that samples are taken from, and those beside them."""
         return (*self.arrays, *self.beside)
 

@@ -9,7 +9,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice, integer, out_of_range, text, weight
-from batchloom.dataset.base import Dataset, joined, samples_of
+from batchloom.dataset.base import Dataset, join_datasets, samples_of
 from batchloom.dataset.concat import require_same
 from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts
@@ -71,14 +71,14 @@ class Mixture:
         choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         datasets = tuple(sources.values())
         require_same(datasets)
-        dataset, counts = joined(datasets, source=True), [len(each) for each in datasets]
+        dataset, counts = join_datasets(datasets, source=True), [len(each) for each in datasets]
         changes, shares = _changes(schedule, names), None
         if changes and changes[0][0] == 0:
             if weights is not None:
                 raise ArgumentError("weights are given, and the schedule has some from 0 on; expected one of them")
             shares = changes.pop(0)[1]
         elif weights is not None:
-            shares = _given(weights, names)
+            shares = _read_weights(weights, names)
         self._mixed = MixedSamples(names, dataset, counts, shares, changes, by, when_exhausted)
 
     @property
@@ -210,15 +210,15 @@ def mixed_samples_of(mixture: Mixture) -> MixedSamples:
     return mixture._mixed
 
 
-def over(mixture: Mixture, dataset: Dataset[Any]) -> Mixture:
+def with_dataset(mixture: Mixture, dataset: Dataset[Any]) -> Mixture:
     """Return the same mixture over the same samples in other memory."""
-    found = mixture.__new__(type(mixture))
-    found.__dict__.update(mixture.__dict__)
-    found._mixed = replace(mixture._mixed, dataset=dataset)
-    return found
+    copy = mixture.__new__(type(mixture))
+    copy.__dict__.update(mixture.__dict__)
+    copy._mixed = replace(mixture._mixed, dataset=dataset)
+    return copy
 
 
-def _given(weights: Mapping[str, float], names: tuple[str, ...]) -> list[float]:
+def _read_weights(weights: Mapping[str, float], names: tuple[str, ...]) -> list[float]:
     """Return the weight of each source, checked."""
     if not isinstance(weights, Mapping):
         raise ArgumentError(f"weights is {weights!r}; expected a weight for each source, by name")
@@ -235,14 +235,14 @@ def _changes(
     schedule: Sequence[tuple[int, Mapping[str, float]]], names: tuple[str, ...]
 ) -> list[tuple[int, list[float]]]:
     """Return the changes of a schedule, checked."""
-    found: list[tuple[int, list[float]]] = []
+    changes: list[tuple[int, list[float]]] = []
     if not isinstance(schedule, Sequence) or isinstance(schedule, str):
         raise ArgumentError(f"schedule is {schedule!r}; expected pairs of an amount and weights")
     for change in schedule:
         if not isinstance(change, Sequence) or isinstance(change, str) or len(change) != 2:
             raise ArgumentError(f"schedule has {change!r}; expected an amount and weights by name")
         amount = integer("an amount in schedule", change[0], most=2**62)
-        if found and amount <= found[-1][0]:
-            raise ArgumentError(f"schedule has {amount} after {found[-1][0]}; expected amounts that increase")
-        found.append((amount, _given(change[1], names)))
-    return found
+        if changes and amount <= changes[-1][0]:
+            raise ArgumentError(f"schedule has {amount} after {changes[-1][0]}; expected amounts that increase")
+        changes.append((amount, _read_weights(change[1], names)))
+    return changes

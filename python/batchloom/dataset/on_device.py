@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.collate.schema import CollateOptions
 from batchloom.dataset.samples import Samples, override
 from batchloom.device.data import DeviceData, why_not_converted
@@ -50,7 +50,7 @@ class SamplesOnDevice(DeviceData, Generic[Kind]):
         return [RowRange(array, start, stop) for array, (start, stop) in rows]
 
     @override
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
         return list(zip(self.samples.location.arrays, self.samples.engine().most_rows(samples), strict=False))
 
     @override

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import shuffled
-from batchloom.arrays.field import Field
-from batchloom.arrays.pickling import kept, opened
+from batchloom.arguments import read_shuffle
+from batchloom.arrays.field import BorrowedArray
+from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.collate.field_names import FieldNames, LateFieldNames
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.location import Location
-from batchloom.dataset.selection import restored, written
+from batchloom.dataset.selection import pickle_selection, restore_selection
 from batchloom.device.data import DeviceData
-from batchloom.samples.sizes import Sizes, read
+from batchloom.samples.sizes import Sizes, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.fields import Fields
@@ -171,12 +171,12 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     def select(self, selection: _native.Selection) -> Self:
         """Return selected samples, which share the data with these."""
-        found = self.__new__(type(self))
+        selected = self.__new__(type(self))
         # Attributes are shared, as a copy would borrow all arrays again.
-        found.__dict__.update(self.__dict__)
-        found.selection = selection if self.selection is None else selection.within(self.selection)
-        found.narrow(selection)
-        return found
+        selected.__dict__.update(self.__dict__)
+        selected.selection = selection if self.selection is None else selection.within(self.selection)
+        selected.narrow(selection)
+        return selected
 
     def narrow(self, selection: _native.Selection) -> None:
         """Choose from the samples that there were before; ``self.selection`` has what is left of the data."""
@@ -185,7 +185,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """Return the place of a sample in the data."""
         return sample if self.selection is None else self.selection.number(sample)
 
-    def run(self, first: int, end: int) -> tuple[int, int]:
+    def locate_run(self, first: int, end: int) -> tuple[int, int]:
         """Return the places in the data of the samples ``first`` to ``end``, which are neighbours there."""
         start = 0 if self.selection is None or self.selection.range is None else self.selection.range[0]
         return first + start, end + start
@@ -195,7 +195,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """``True`` if the samples are neighbours in the data."""
         return self.selection is None or self.selection.range is not None
 
-    def chosen(self) -> numpy.ndarray[Any, Any] | None:
+    def list_selected(self) -> numpy.ndarray[Any, Any] | None:
         """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
         return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
 
@@ -213,22 +213,22 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     @override
     def sizes(self) -> Sizes | None:
-        found = self.engine().sizes()
-        return None if found is None else read(found)
+        sizes = self.engine().sizes()
+        return None if sizes is None else read_sizes(sizes)
 
     @override
     def classes(self, option: str, field: str | int) -> Any:
         known = {field.label: field for field in self.arrays_by_sample()}
         names = self.field_names(FixedSize(1))
         rows = known[names.name(option, field, known, ", or an array of classes")].data
-        chosen = self.chosen()
+        chosen = self.list_selected()
         return rows if chosen is None else rows[chosen]
 
     @override
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
-        return shuffled(shuffle), False
+        return read_shuffle(shuffle), False
 
-    def arrays_by_sample(self) -> tuple[Field, ...]:
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
         """Return the arrays with a row for each sample of the data."""
         return ()
 
@@ -272,35 +272,35 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def check(self) -> None:
         self.location.check()
 
-    def current(self) -> Samples:
+    def refresh(self) -> Samples:
         """Return the samples where their arrays are now: other ones, if torch moved some to shared memory."""
         if not self.location.was_shared:
             return self
         make, arguments = self.recipe()
-        found = make(*arguments)
-        return found if self.selection is None else found.select(self.held())
+        samples = make(*arguments)
+        return samples if self.selection is None else samples.select(self.locate_selected())
 
-    def narrowed(self) -> tuple[Recipe, _native.Selection]:
+    def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
         """Return a recipe for little more data than the selected samples, and where they are in it."""
-        return self.recipe(), self.held()
+        return self.recipe(), self.locate_selected()
 
-    def held(self) -> _native.Selection:
+    def locate_selected(self) -> _native.Selection:
         """Return the selected samples, as places in the data that is held."""
         assert self.selection is not None
         return self.selection
 
-    def written(self) -> tuple[Recipe, tuple[Any, ...] | None]:
-        """Return what :func:`restored_samples` takes, for a pickle."""
+    def to_pickle(self) -> tuple[Recipe, tuple[Any, ...] | None]:
+        """Return what :func:`restore_samples` takes, for a pickle."""
         selection = None
         if self.selection is None:
             make, arguments = self.recipe()
         else:
-            (make, arguments), selection = self.narrowed()
-        return (make, kept(arguments)), None if selection is None else written(selection)
+            (make, arguments), selection = self.narrow_recipe()
+        return (make, to_pickle(arguments)), None if selection is None else pickle_selection(selection)
 
 
-def restored_samples(recipe: Recipe, selection: tuple[Any, ...] | None) -> Samples:
-    """Return samples that were written."""
+def restore_samples(recipe: Recipe, selection: tuple[Any, ...] | None) -> Samples:
+    """Return samples from what :meth:`Samples.to_pickle` returned."""
     make, arguments = recipe
-    found = make(*opened(arguments))
-    return found if selection is None else found.select(restored(*selection))
+    samples = make(*from_pickle(arguments))
+    return samples if selection is None else samples.select(restore_selection(*selection))

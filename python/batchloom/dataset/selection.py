@@ -17,7 +17,7 @@ from batchloom.samples.per_sample import require_each
 Array = numpy.ndarray[Any, Any]
 
 
-def selected(which: Any, samples: int, unit: str) -> _native.Selection:
+def read_selection(which: Any, samples: int, unit: str) -> _native.Selection:
     """Return the selection that numbers, a slice or a mask stand for, out of ``samples``, called ``unit``.
 
     Raises:
@@ -94,28 +94,28 @@ def _ends(parts: dict[str, Any]) -> list[tuple[str, _native.PartEnd]]:
     if len(set(kinds.values())) > 1:
         text = ", ".join(f"{name} by {kind}" for name, kind in kinds.items())
         raise ArgumentError(f"parts are given {text}; expected one kind for all")
-    found, end = [], 0
+    ends, end = [], 0
     for name, part in said:
         if kinds[name] == "share":
-            found.append((name, share(name, part)))
+            ends.append((name, share(name, part)))
             continue
         if isinstance(part, bool) or not hasattr(part, "__index__"):
             raise ArgumentError(f"part {name} is {part!r}; expected a share, a number of samples, or None")
         end += integer(f"part {name}", operator.index(part), least=1, most=2**62)
-        found.append((name, _native.PartEnd.step(min(end, 2**62))))
-    return [*found, (last, _native.PartEnd.rest())] if rest is None else found
+        ends.append((name, _native.PartEnd.step(min(end, 2**62))))
+    return [*ends, (last, _native.PartEnd.rest())] if rest is None else ends
 
 
-def written(selection: _native.Selection) -> tuple[Any, ...]:
-    """Return what :func:`restored` takes, for a pickle: four bytes a sample at most, and nothing for neighbours."""
+def pickle_selection(selection: _native.Selection) -> tuple[Any, ...]:
+    """Return what :func:`restore_selection` takes: four bytes a sample at most, and nothing for neighbours."""
     neighbours, listed, *rest = selection.written()
     return (neighbours, None if listed is None else numpy.from_dlpack(listed), *rest)
 
 
-def restored(
+def restore_selection(
     neighbours: tuple[int, int] | None, listed: Array | None, samples: int, base: int, total: int
 ) -> _native.Selection:
-    """Return a selection that was written."""
+    """Return a selection from what :func:`pickle_selection` returned."""
     numbers = None if listed is None else _native.borrow(listed, "indices")
     return _native.Selection.restored(neighbours, numbers, samples, base, total)
 

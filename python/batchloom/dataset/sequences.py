@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array, as_list
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
@@ -20,7 +20,7 @@ from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
-from batchloom.samples.sizes import Sizes, checked, longest, read
+from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -126,9 +126,9 @@ class SequenceSamples(StoredSamples):
     def __init__(self, fields: Mapping[str, Any], sizes: Any, own_lengths: Any, of: Any) -> None:
         self.own_lengths, self._of = _names(own_lengths), of
         self._require_free(fields)
-        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
-        self.fields: dict[str, Variable | Field] = {
-            name: variable(name, data) if is_variable(data) else Field(name, as_array(name, data))
+        self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
+        self.fields: dict[str, Variable | BorrowedArray] = {
+            name: variable(name, data) if is_variable(data) else BorrowedArray(name, as_array(name, data))
             for name, data in ((name, as_list(data)) for name, data in fields.items())
         }
         native = [
@@ -137,7 +137,7 @@ class SequenceSamples(StoredSamples):
         ]
         own = None if self._own is None else _native.borrow(self._own, "sizes")
         self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
-        self._sizes = read(self._engine.sizes())
+        self._sizes = read_sizes(self._engine.sizes())
         self.location = Location(
             tuple(field.values if isinstance(field, Variable) else field for field in self.fields.values())
         )
@@ -181,25 +181,25 @@ class SequenceSamples(StoredSamples):
     @override
     def narrow(self, selection: _native.Selection) -> None:
         self._engine = self._engine.select(selection)
-        self._sizes = read(self._engine.sizes())
+        self._sizes = read_sizes(self._engine.sizes())
 
     @override
     def recipe(self) -> Recipe:
         return _rebuild, (self.given, self._own, self.own_lengths, self._of)
 
     @override
-    def narrowed(self) -> tuple[Recipe, _native.Selection]:
-        selection = self.held()
+    def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
+        selection = self.locate_selected()
         if selection.range is None:
-            return super().narrowed()
+            return super().narrow_recipe()
         first, end = selection.range
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
         own = None if self._own is None else self._own[first:end]
         return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
 
     @override
-    def arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self.fields.values() if isinstance(field, Field))
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
+        return tuple(field for field in self.fields.values() if isinstance(field, BorrowedArray))
 
     @override
     def engine(self) -> _native.Dataset:
@@ -212,8 +212,8 @@ class SequenceSamples(StoredSamples):
     @override
     def schema(self, columns: Columns) -> Schema:
         first = next(iter(self.variable.values()))
-        found = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(found), named=True, ragged=True)
+        with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(with_frameworks), named=True, ragged=True)
 
     @override
     def device_data(self) -> DeviceData:
@@ -237,19 +237,19 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
         # Values of samples of any rank are flat here, where the engine counts rows of the dimensions that all share.
         from batchloom.device.shards import RowRange
 
-        first, end = self.samples.run(first, end)
+        first, end = self.samples.locate_run(first, end)
 
-        def row_range(field: Variable | Field) -> RowRange:
-            if isinstance(field, Field):
+        def row_range(field: Variable | BorrowedArray) -> RowRange:
+            if isinstance(field, BorrowedArray):
                 return RowRange(field, first, end)
             return RowRange(field.values, int(field.offsets[first]), int(field.offsets[end]))
 
         return [row_range(field) for field in self.samples.fields.values()]
 
     @override
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        def most(field: Variable | Field) -> tuple[Field, int]:
-            if isinstance(field, Field):
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
+        def most(field: Variable | BorrowedArray) -> tuple[BorrowedArray, int]:
+            if isinstance(field, BorrowedArray):
                 return field, samples
             return field.values, longest(field.offsets, samples)
 
@@ -263,15 +263,15 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate import ragged
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
-        fields: dict[str, ragged.Fixed | ragged.Variable] = {}
+        fields: dict[str, ragged.Fixed | ragged.ResidentVariable] = {}
         for name, field in self.samples.fields.items():
             if isinstance(field, Variable):
-                found = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
-                fields[name] = replace(found, fetch=converted(options, name, found.fetch))
+                on_device = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
+                fields[name] = replace(on_device, fetch=add_conversion(options, name, on_device.fetch))
             else:
-                fields[name] = ragged.Fixed(converted(options, name, partial(resident.rows_of, field)))
+                fields[name] = ragged.Fixed(add_conversion(options, name, partial(resident.rows_of, field)))
         return ragged.Ragged(fields, options, BOUNDARIES in options.names)
 
 

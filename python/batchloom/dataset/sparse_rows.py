@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
-from batchloom.arrays.field import Field, lend
-from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, all_loaded, load, owner
+from batchloom.arrays.field import BorrowedArray, lend
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, list_loaded, load, owner
 from batchloom.collate.schema import Compressed
 from batchloom.errors import DataError, DTypeError, many
 
@@ -74,8 +74,8 @@ class SparseField:
         self.layout = rows.layout
         values, columns, offsets, shape = _parts(label, rows)
         self._is_matrix = type(rows.rows).__name__ == "csr_matrix"
-        self.arrays = Field(label, columns), Field(label, values)
-        self.offsets, self.width = Field(label, offsets), shape[1]
+        self.arrays = BorrowedArray(label, columns), BorrowedArray(label, values)
+        self.offsets, self.width = BorrowedArray(label, offsets), shape[1]
         for what, field in (("data", self.arrays[1]), ("indices", self.arrays[0]), ("indptr", self.offsets)):
             if len(field.tensor.shape) != 1:
                 raise DataError(f"field {label}: {what} has shape {tuple(field.tensor.shape)}; expected one dimension")
@@ -115,13 +115,13 @@ class SparseField:
         """``True`` if a row holds a column twice. One pass over all columns, which raises if one is outside."""
         return self.rows.check()
 
-    def on(self, resident: Resident) -> sparse.SparseSource:
+    def on(self, resident: Resident) -> sparse.ResidentSparse:
         """Return the field for a collator on a device."""
         from batchloom.device.collate import sparse
 
         columns, values = (partial(resident.rows_of, field) for field in self.arrays)
         offsets = numpy.from_dlpack(self.offsets.tensor)
-        return sparse.SparseSource(columns, values, offsets, self.width, self.layout == "dense", self.repeats)
+        return sparse.ResidentSparse(columns, values, offsets, self.width, self.layout == "dense", self.repeats)
 
     def __repr__(self) -> str:
         values = self.arrays[1]
@@ -132,7 +132,7 @@ def is_sparse(given: Any) -> bool:
     """Return whether a field is a sparse matrix, in any format."""
     if isinstance(given, SparseRows):
         return True
-    return any(framework.is_sparse(given) for framework in all_loaded() if framework.HAS_SPARSE_ROWS)
+    return any(framework.is_sparse(given) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
 
 
 def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...]]:

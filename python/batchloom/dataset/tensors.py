@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
@@ -102,7 +102,7 @@ class RowSamples(StoredSamples):
         self._whole = self._engine = _native.Dataset.tensors(
             [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self.fields]
         )
-        held: list[Field] = []
+        held: list[BorrowedArray] = []
         for field in self.fields:
             held += field.arrays if isinstance(field, SparseField) else (field,)
         self.location = Location(tuple(held))
@@ -137,10 +137,10 @@ class RowSamples(StoredSamples):
         return _rebuild, (self.names, self.given, self.is_bare)
 
     @override
-    def narrowed(self) -> tuple[Recipe, _native.Selection]:
-        selection = self.held()
+    def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
+        selection = self.locate_selected()
         if selection.range is None or self.sparse:
-            return super().narrowed()
+            return super().narrow_recipe()
         arrays = tuple(field.part(*selection.range) for field in self.location.arrays)
         return (_rebuild, (self.names, arrays, self.is_bare)), selection.cut(*selection.range)
 
@@ -149,8 +149,8 @@ class RowSamples(StoredSamples):
         return self._engine
 
     @override
-    def arrays_by_sample(self) -> tuple[Field, ...]:
-        return tuple(field for field in self.fields if isinstance(field, Field))
+    def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
+        return tuple(field for field in self.fields if isinstance(field, BorrowedArray))
 
     @override
     def schema(self, columns: Columns) -> Schema:
@@ -162,8 +162,8 @@ class RowSamples(StoredSamples):
             frameworks += [field.framework] * (1 if held is None else held.COLUMNS)
             compressed += [] if held is None else [held]
         frameworks += frameworks[:1] * (len(columns) - len(frameworks))
-        found = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
-        return Schema(tuple(found), named=self.names is not None, compressed=tuple(compressed))
+        with_frameworks = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
+        return Schema(tuple(with_frameworks), named=self.names is not None, compressed=tuple(compressed))
 
     @override
     def device_data(self) -> DeviceData:
@@ -176,7 +176,7 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
-        from batchloom.device.conversion import converted
+        from batchloom.device.conversion import add_conversion
 
         fields = self.samples.fields
         if self.samples.sparse:
@@ -189,7 +189,7 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
                 ]
             )
         arrays = self.samples.location.arrays
-        fetches = [converted(options, field.label, partial(resident.rows_of, field)) for field in arrays]
+        fetches = [add_conversion(options, field.label, partial(resident.rows_of, field)) for field in arrays]
         return Rows(lambda: [fetch() for fetch in fetches])
 
     @override
@@ -198,18 +198,18 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
         return f"field {sparse[0]} is sparse, and fields come in other types" if sparse and conversions else None
 
 
-def _field(label: str, array: Any) -> Field | SparseField:
-    return SparseField(label, array) if is_sparse(array) else Field(label, as_array(label, array))
+def _field(label: str, array: Any) -> BorrowedArray | SparseField:
+    return SparseField(label, array) if is_sparse(array) else BorrowedArray(label, as_array(label, array))
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:
     return RowSamples(names, arrays, is_bare=is_bare)
 
 
-def _common_length(fields: tuple[Field | SparseField, ...]) -> int:
+def _common_length(fields: tuple[BorrowedArray | SparseField, ...]) -> int:
     first = fields[0]
     for field in fields:
-        if isinstance(field, Field) and not field.tensor.shape:
+        if isinstance(field, BorrowedArray) and not field.tensor.shape:
             raise DataError(
                 f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
             )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import boolean, choice, integer, streamed
+from batchloom.arguments import boolean, choice, integer, read_stream_shuffle
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, host, release
+from batchloom.arrays.field import BorrowedArray, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
@@ -25,7 +25,7 @@ from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError
-from batchloom.samples.sizes import offsets as signed
+from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -213,7 +213,7 @@ class TokenSamples(StoredSamples):
     def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
         self.seq_len, self.options = seq_len, options
         values, offsets = _corpus(tokens, documents)
-        self.field = Field("tokens", values)
+        self.field = BorrowedArray("tokens", values)
         self.offsets = _offsets(values, documents) if offsets is None else offsets
         borrowed = None if self.offsets is None else _native.borrow(self.offsets, "documents")
         self._engine = _native.Tokens(self.field.tensor, seq_len, documents=borrowed, **options)
@@ -249,14 +249,14 @@ class TokenSamples(StoredSamples):
         # A run of documents is a stream of its own, which begins and ends with them.
         first, end = (document - self._first for document in self.selection.range)
         start, stop = int(self.offsets[first]), int(self.offsets[end])
-        self.field = Field("tokens", self.field.slice(start, stop))
+        self.field = BorrowedArray("tokens", self.field.slice(start, stop))
         self.offsets, self._first = self.offsets[first : end + 1] - start, self._first + first
         self.location = Location((self.field,))
 
     @override
-    def held(self) -> _native.Selection:
+    def locate_selected(self) -> _native.Selection:
         assert self.offsets is not None
-        return super().held().cut(self._first, self._first + len(self.offsets) - 1)
+        return super().locate_selected().cut(self._first, self._first + len(self.offsets) - 1)
 
     def sample(self, sample: int) -> tuple[Array, Array]:
         """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
@@ -266,15 +266,15 @@ class TokenSamples(StoredSamples):
         start = sample * self.seq_len
         stats = self._engine.counts(1)
         count = min(self.seq_len, stats[4] - start)
-        found = self._slice(start, start + count + 1)
+        tokens = self._slice(start, start + count + 1)
         places = (0, self.seq_len - count if self.options["tail"] == "pad" else 0)
-        return numpy.pad(found[:-1], places), numpy.pad(found[1:], places, constant_values=IGNORED)
+        return numpy.pad(tokens[:-1], places), numpy.pad(tokens[1:], places, constant_values=IGNORED)
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
         separator, are_listed = self.options["separator"], not self.are_neighbours
         if self.offsets is None or (separator is None and not are_listed):
-            return self._stored(start, end)
+            return self._read_stored(start, end)
         documents: Array = numpy.arange(len(self.offsets) - 1)
         if are_listed and self.selection is not None:
             documents = numpy.from_dlpack(self.selection.numbers()) - self._first
@@ -282,15 +282,15 @@ class TokenSamples(StoredSamples):
         between = [] if separator is None else [numpy.array([separator], numpy.int64)]
         begins = numpy.cumsum(ends - firsts + len(between)) - (ends - firsts + len(between))
         document = int(numpy.searchsorted(begins, start, side="right")) - 1
-        found, skipped, wanted = [], start - int(begins[document]), end - start
+        pieces, skipped, wanted = [], start - int(begins[document]), end - start
         while wanted > 0:
             first, last = int(firsts[document]) + skipped, int(ends[document])
-            found += [self._stored(first, min(last, first + wanted)), *between]
+            pieces += [self._read_stored(first, min(last, first + wanted)), *between]
             wanted -= last - first + len(between)
             document, skipped = document + 1, 0
-        return numpy.concatenate(found)[: end - start]
+        return numpy.concatenate(pieces)[: end - start]
 
-    def _stored(self, start: int, end: int) -> Array:
+    def _read_stored(self, start: int, end: int) -> Array:
         """Return tokens as they are stored, as int64."""
         return numpy.asarray(host("tokens", self.field.slice(start, end))).astype(numpy.int64)
 
@@ -322,7 +322,7 @@ class TokenSamples(StoredSamples):
 
     @override
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
-        return streamed(shuffle, self.options["mode"])
+        return read_stream_shuffle(shuffle, self.options["mode"])
 
     def lies_together(self, documents: bool) -> bool:
         """Return whether neighbouring pieces lie together, where documents may be shuffled."""
@@ -344,7 +344,7 @@ class TokenSamples(StoredSamples):
         seq_len, offsets = self.seq_len, numpy.array([0, len(self.field)], numpy.int64)
         shape = WindowShape(seq_len, horizon=1, label_len=seq_len - 1, stride=seq_len)
         tokens = self.field.array
-        x, y = Span(Field("x", tokens), shape.input_steps), Span(Field("y", tokens), shape.target_steps)
+        x, y = Span(BorrowedArray("x", tokens), shape.input_steps), Span(BorrowedArray("y", tokens), shape.target_steps)
         native = shape.slide(offsets)
         table = SeriesTable.of(native, native, shape, offsets)
         for name, span in (("x", x), ("y", y)):
@@ -392,12 +392,12 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
         raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
         raise DataError(f"tokens are a tuple of {len(tokens)}; expected a list of documents, or (values, offsets)")
-    found = variable("tokens", tokens)
-    if found.shapes is not None:
+    corpus = variable("tokens", tokens)
+    if corpus.shapes is not None:
         raise DataError("documents have more than one dimension; expected a list of tokens for each")
-    first, end = int(found.offsets[0]), int(found.offsets[-1])
-    whole_array = first == 0 and end == len(found.values.tensor)
-    return found.values.array if whole_array else found.values.slice(first, end), found.offsets - first
+    first, end = int(corpus.offsets[0]), int(corpus.offsets[-1])
+    whole_array = first == 0 and end == len(corpus.values.tensor)
+    return corpus.values.array if whole_array else corpus.values.slice(first, end), corpus.offsets - first
 
 
 def _offsets(tokens: Any, documents: Any) -> Array | None:
@@ -415,17 +415,17 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
         )
     # A copy, so that later writes to the offsets do not change the stream.
-    return signed("documents", offsets)
+    return copy_offsets("documents", offsets)
 
 
 def _ends_with(tokens: Any, token: int) -> Array:
     """Return the offsets of documents that end with ``token``; the last one may end without it."""
     total = len(tokens)
-    found = [numpy.zeros(1, numpy.int64)]
+    ends = [numpy.zeros(1, numpy.int64)]
     for start in range(0, total, SEARCHED):
         part = numpy.asarray(host("tokens", tokens[start : start + SEARCHED]))
-        found.append(numpy.flatnonzero(part == token) + start + 1)
-    offsets = numpy.concatenate(found)
+        ends.append(numpy.flatnonzero(part == token) + start + 1)
+    offsets = numpy.concatenate(ends)
     return offsets if offsets[-1] == total else numpy.append(offsets, total)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
-from batchloom.arrays.field import Field, host
+from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frames import is_frame
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
-from batchloom.samples.sizes import offsets as signed
+from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
     from batchloom.device.collate import ragged
@@ -31,7 +31,7 @@ class Variable:
     """
 
     def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
-        self.values = Field(label, values)
+        self.values = BorrowedArray(label, values)
         self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
         if shapes is None:
@@ -68,14 +68,14 @@ class Variable:
         part = self.values.slice(start, end)
         return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
 
-    def on(self, resident: Resident, padding: float) -> ragged.Variable:
+    def on(self, resident: Resident, padding: float) -> ragged.ResidentVariable:
         """Return the field for a collator on a device."""
         from batchloom.device.collate import ragged
 
         inner, frame = self.sequences.shape[1:], tuple(self.sequences.frame)
         part = partial(resident.rows_of, self.values)
-        return ragged.Variable(
-            part if self.shapes is None else partial(resident.shaped, self.values, inner), frame, padding
+        return ragged.ResidentVariable(
+            part if self.shapes is None else partial(resident.reshape_rows, self.values, inner), frame, padding
         )
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ def variable(label: str, data: Any) -> Variable:
         return _with_shapes(label, values, places)
     if len(places) < 1:
         raise DataError(f"field {label} has no offsets; expected one more than there are samples")
-    return Variable(label, values, offsets=signed(f"field {label}", places))
+    return Variable(label, values, offsets=copy_offsets(f"field {label}", places))
 
 
 def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
@@ -163,8 +163,8 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
     if (shapes[:, 1:] == shapes[0, 1:]).all():
         offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), numpy.cumsum(shapes[:, 0])])
-        return Variable(label, _concatenated(label, arrays), offsets=offsets)
-    return _with_shapes(label, _concatenated(label, [array.reshape(-1) for array in arrays]), shapes)
+        return Variable(label, _concatenate(label, arrays), offsets=offsets)
+    return _with_shapes(label, _concatenate(label, [array.reshape(-1) for array in arrays]), shapes)
 
 
 def _array(label: str, place: int, sample: Any) -> Any:
@@ -190,7 +190,7 @@ def _array(label: str, place: int, sample: Any) -> Any:
     return sample
 
 
-def _concatenated(label: str, arrays: list[Any]) -> Any:
+def _concatenate(label: str, arrays: list[Any]) -> Any:
     """Concatenate arrays of one framework."""
     framework = load(framework_of(label, arrays[0]))
     first = framework.device_of(arrays[0])
@@ -201,4 +201,4 @@ def _concatenated(label: str, arrays: list[Any]) -> Any:
                 f"field {label}: sample {place} is on {device or 'cpu'}, sample 0 on {first or 'cpu'}; expected all on "
                 "one device: move them with .to()"
             )
-    return framework.concatenate([framework.plain(array) for array in arrays])
+    return framework.concatenate([framework.to_plain(array) for array in arrays])

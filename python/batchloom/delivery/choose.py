@@ -90,7 +90,7 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
     placement = request.decide(samples, data, getattr(order.rule, "batch_size", 1) if lies_together else None)
     reason = _why_not_gathered(samples, data, placement, fields, has_bans=order.clears_places)
     if reason is not None:
-        placement = request.streamed(placement, reason)
+        placement = request.place_streamed(placement, reason)
     if placement.mode == "host":
         return Host(samples, request, placement)
     return OnDevice(samples, data, request, placement)

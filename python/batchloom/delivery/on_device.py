@@ -121,7 +121,7 @@ class OnDevice:
             return lambda loader: (resident, Formed(schema, options.conversions))
         assert data is not None
         if self.placement.mode == "sharded" and size is not None:
-            buffers = ShardBuffers(transfer.beside(), data.most_rows(min(size, len(self._samples))))
+            buffers = ShardBuffers(transfer.with_new_stream(), data.most_rows(min(size, len(self._samples))))
 
             def begin(loader: _native.Loader) -> tuple[Resident, Collator]:
                 shards = Shards(buffers, data.row_ranges, lambda: loader.ranks[1])

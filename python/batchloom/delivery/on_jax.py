@@ -26,11 +26,11 @@ class OnJax(Host):
         self._target = target
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
-        found = super()._field_views(schema, copies)
+        views = super()._field_views(schema, copies)
         takers = [self._taker(column.name, schema) for column in schema.columns]
         if schema.columns:  # those of samples on demand are known with the first block
             self._refuse_unknown(schema)
-        return [_taken(views, taker) for views, taker in zip(found, takers, strict=True)]
+        return [_place_views(each, taker) for each, taker in zip(views, takers, strict=True)]
 
     def _refuse_unknown(self, schema: Schema) -> None:
         """Refuse shardings by field that are of no field.
@@ -78,7 +78,7 @@ def _fields(schema: Schema) -> dict[str, Any]:
     return {column.name: column.name if schema.named else place for place, column in enumerate(schema.columns)}
 
 
-def _taken(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:
+def _place_views(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:
     """Return views whose arrays are taken to their place."""
     many, one = views.many, views.one
     return views._replace(

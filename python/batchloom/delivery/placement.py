@@ -10,7 +10,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U64, integer
-from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, PLACE_FRAMEWORK, load, loaded
+from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, PLACE_FRAMEWORK, find_loaded, load
 from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.device.data import DeviceData
@@ -134,7 +134,7 @@ class PlacementRequest:
         if device is None:
             return None
         # A device of JAX shows that JAX was imported; this does not import it.
-        framework = loaded(PLACE_FRAMEWORK)
+        framework = find_loaded(PLACE_FRAMEWORK)
         is_sharding = isinstance(device, Mapping) or (framework is not None and framework.is_sharding(device))
         if not is_sharding and (framework is None or not framework.is_device(device)):
             return None
@@ -143,7 +143,9 @@ class PlacementRequest:
             other = min(self.frameworks - {PLACE_FRAMEWORK})
             raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="{PLACE_FRAMEWORK}"')
         if self._asks_torch:
-            raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
+            raise ArgumentError(
+                f"{named}, of JAX, with {' and '.join(self._list_torch_options())}, which only torch has"
+            )
         return JaxTarget(None, device) if is_sharding else JaxTarget(device, None)
 
     def _require_there(self, there: Any) -> None:
@@ -166,7 +168,7 @@ class PlacementRequest:
         """``True`` if the request has an option that only batches made by torch have."""
         return self.resident != "auto" or self.is_static
 
-    def _asked(self) -> list[str]:
+    def _list_torch_options(self) -> list[str]:
         """Return the options that only batches made by torch have, as they were given."""
         asked = {
             f"resident={self.resident!r}": self.resident != "auto",
@@ -254,7 +256,7 @@ class PlacementRequest:
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
 
-    def streamed(self, placement: Placement, reason: str) -> Placement:
+    def place_streamed(self, placement: Placement, reason: str) -> Placement:
         """Return the placement of data that a device cannot gather, whatever its size.
 
         Raises:
@@ -269,8 +271,8 @@ class PlacementRequest:
         """Return the error for options that only torch has, if batches are of another framework."""
         other = min(self.frameworks - OF_DEVICES)
         return ArgumentError(
-            f"{' and '.join(self._asked())} needs batches made by torch, but this loader makes batches of {other} on "
-            f'the CPU; expected output="{DEVICE_FRAMEWORK}"'
+            f"{' and '.join(self._list_torch_options())} needs batches made by torch, but this loader makes batches of "
+            f'{other} on the CPU; expected output="{DEVICE_FRAMEWORK}"'
         )
 
 

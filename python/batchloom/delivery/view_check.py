@@ -55,36 +55,36 @@ class CheckedWindowViews(WindowViews):
         """Return the error of a batch that was written to; ``None`` if its bytes are unchanged."""
         step, epoch = watch.place
         for name, guarded in watch.shared.items():
-            if guarded.changed().any():
+            if guarded.count_changed().any():
                 return DataError(
                     f"step {step} of epoch {epoch} wrote to {name}, of which the "
                     f"{many(len(watch.numbers), 'window')} of the "
                     'batch share one row; expected a new array, or a loader with buffers="own"'
                 )
-        changed = [guarded.changed() for guarded in watch.covered]
+        changed = [guarded.count_changed() for guarded in watch.covered]
         return self._of_series(watch, changed) if any(rows.any() for rows in changed) else None
 
     def _of_series(self, watch: Watch, changed: list[Array]) -> DataError:
         """Return the error of a batch that changed some bytes of some rows of the series."""
-        found = numpy.flatnonzero(sum(changed))
-        names = self._written(changed, int(found[0]), int(found[-1]), len(watch.numbers))
-        written = " or ".join(self._named(name, watch, int(found[0])) for name in names)
+        steps = numpy.flatnonzero(sum(changed))
+        names = self._find_written(changed, int(steps[0]), int(steps[-1]), len(watch.numbers))
+        written = " or ".join(self._describe_window(name, watch, int(steps[0])) for name in names)
         step, epoch = watch.place
         return DataError(
-            f"step {step} of epoch {epoch} wrote to {written}: {many(len(found), 'step')} of the series changed. "
+            f"step {step} of epoch {epoch} wrote to {written}: {many(len(steps), 'step')} of the series changed. "
             "Batches of "
             "neighbours are views, which share these steps; expected a new array, as x = x - x.mean(1, keepdim=True), "
             'or a loader with buffers="own"'
         )
 
-    def _named(self, name: str, watch: Watch, row: int) -> str:
+    def _describe_window(self, name: str, watch: Watch, row: int) -> str:
         """Return the name of the last window of a field that begins no later than a row."""
         start = dict(zip(self._source.spans, self._cuts, strict=True))[name].steps.start
         window = min((row - start) // self._stride, len(watch.numbers) - 1)
         place = self._source.where(watch.row + window * self._stride)
         return f"{name} of sample {watch.numbers[window]}, a window from {place} on"
 
-    def _written(self, changed: list[Array], first: int, last: int, samples: int) -> list[str]:
+    def _find_written(self, changed: list[Array], first: int, last: int, samples: int) -> list[str]:
         """Return the fields that hold all changes; those that hold some, if each of them holds a part."""
         most = max(rows.sum() for rows in changed)
         rows = sum(changed) > 0
@@ -98,8 +98,8 @@ class CheckedWindowViews(WindowViews):
             return whole and span.start <= first and last < span.stop
 
         cuts = dict(zip(self._source.spans, self._cuts, strict=True))
-        found = [name for name, cut in cuts.items() if holds_all(cut)]
-        return found or [name for name, cut in cuts.items() if changed[cut.array][reach(cut)].any()]
+        names = [name for name, cut in cuts.items() if holds_all(cut)]
+        return names or [name for name, cut in cuts.items() if changed[cut.array][reach(cut)].any()]
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class Guarded:
         """Copy the bytes of rows."""
         return cls(module, rows, module.bits(module.own(rows, None)))
 
-    def changed(self) -> Array:
+    def count_changed(self) -> Array:
         """Return the number of bytes of each row that differ from the copy."""
-        found: Array = self.module.differences(self.module.bits(self.rows), self.copy)
-        return found
+        counts: Array = self.module.differences(self.module.bits(self.rows), self.copy)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,13 @@ class WatchedMaker(BatchMaker):
         self._watch = None
         if row is None or samples is None:
             return super().__call__(row, samples)
-        loaded = self._loaded = self._with(0, *self._views.cover(row, samples))
-        found = super().__call__(row, samples)
+        loaded = self._loaded = self._load(0, *self._views.cover(row, samples))
+        arrays = super().__call__(row, samples)
         state = self._loader.state()
         place = sum(steps for _, steps in state["worlds"]), state["epoch"]
         numbers = numpy.from_dlpack(self._steps.indices())
-        self._watch = self._checked.watch(loaded, found, row, place, numbers)
-        return found
+        self._watch = self._checked.watch(loaded, arrays, row, place, numbers)
+        return arrays
 
     def verify(self) -> None:
         """Check that the last batch was not written to.

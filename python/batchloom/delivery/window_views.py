@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field, lend, release
+from batchloom.arrays.field import BorrowedArray, lend, release
 from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, require
 from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
@@ -47,8 +47,8 @@ class Cut:
 
     def template(self, rows: Any) -> Any:
         """Return its windows that begin with each of the rows: views."""
-        found = self.module.windows(rows, self.steps.covered)[self.steps.start :]
-        return self.finish(found if self.steps.are_neighbours else found[:, :: self.steps.every])
+        windows = self.module.windows(rows, self.steps.covered)[self.steps.start :]
+        return self.finish(windows if self.steps.are_neighbours else windows[:, :: self.steps.every])
 
     def finish(self, batch: Any) -> Any:
         """Cut windows into patches, if the field has patches."""
@@ -80,16 +80,16 @@ class LoadedRows:
 
     def templates(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field: views."""
-        found = self._here()
+        arrays = self._finish_copies()
         if not self._templates:
-            self._templates = [cut.template(found[cut.array]) for cut in self._cuts]
+            self._templates = [cut.template(arrays[cut.array]) for cut in self._cuts]
         return self._templates
 
     def rows(self, first: int, end: int) -> list[Any]:
         """Return the rows ``first`` to ``end`` of every array."""
-        return [array[first - self.first : end - self.first] for array in self._here()]
+        return [array[first - self.first : end - self.first] for array in self._finish_copies()]
 
-    def _here(self) -> list[Any]:
+    def _finish_copies(self) -> list[Any]:
         # Each time: the consumer may have gone on to another stream.
         return [copy.arrive() for copy in self._copies] if self._copies else self._arrays
 
@@ -101,13 +101,13 @@ def views(
     if not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
     fields = source.fields().values()
-    lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
+    lendable = all(_has_views(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copies):
         return None
     return kind(source, request, batching.batch_size)
 
 
-def _lendable(field: Field, framework: str, device: Any) -> bool:
+def _has_views(field: BorrowedArray, framework: str, device: Any) -> bool:
     """Return whether a framework has views on an array: JAX never, torch not where it runs backwards in memory."""
     module = require(DEVICE_FRAMEWORK if device is not None else framework, field.dtype, field.label)
     return module.HAS_VIEWS and (module.HAS_BACKWARD_VIEWS or not field.tensor.is_backward)
@@ -123,7 +123,7 @@ def _transfer(device: Any) -> tuple[Transfer | None, Resident | None]:
     return Transfer(device), Resident(device)
 
 
-def _static() -> StaticBuffers:
+def _make_static_buffers() -> StaticBuffers:
     from batchloom.device.static_buffers import StaticBuffers
 
     return StaticBuffers()
@@ -145,7 +145,7 @@ class WindowViews:
         self._device, self._copy, self._is_there = request.device, request.copies, request.is_there
         self._output = DEVICE_FRAMEWORK if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
-        self._static = _static() if request.is_static else None
+        self._static = _make_static_buffers() if request.is_static else None
         self._read(source)
         self._limit = self._rows_at_once(request, batch_size)
         self.placement = self._placement(request)
@@ -156,7 +156,7 @@ class WindowViews:
     def _read(self, source: ArrayWindows) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
-        self._sources: list[tuple[Any, Field, str]] = []
+        self._sources: list[tuple[Any, BorrowedArray, str]] = []
         self._fields = [span.field for span in source.spans.values()]
         self._framework = self._fields[0].framework
         places: dict[tuple[int, str], int] = {}
@@ -194,7 +194,7 @@ class WindowViews:
         """Return the number of copies to the device that are under way, and their bytes."""
         return (0, 0) if self._transfer is None else self._transfer.under_way()
 
-    def read(self) -> None:
+    def note_reader(self) -> None:
         """Note the current stream as a reader of the arrays on the device."""
         if self._transfer is None or self._resident is None or not self._transfer.has_streams:
             return
@@ -203,7 +203,7 @@ class WindowViews:
         # Before torch 2.15, a stream is neither equal to None nor unequal.
         if self._key is None or key != self._key:
             self._key = key
-            self._resident.use(self._transfer.current())
+            self._resident.use(self._transfer.current_stream())
 
     @property
     def blocks(self) -> BlockOptions:
@@ -252,7 +252,7 @@ class WindowViews:
 
     def _all_windows(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field."""
-        return self._all().templates()
+        return self._load_all().templates()
 
     def release(self) -> None:
         """Unmap the pages that memory maps have read, if they are many."""
@@ -261,12 +261,12 @@ class WindowViews:
 
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours; their rows are in ``loaded``."""
-        found = loaded.slice(row, samples, self._stride)
-        found += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
+        arrays = loaded.slice(row, samples, self._stride)
+        arrays += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
         if self._source.looked_up:
-            found += self.looked_up(row, samples)
+            arrays += self.look_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
-        return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
+        return [self._cuts[0].module.own(array, None) for array in arrays] if self._copy else arrays
 
     def marks(self, steps: _native.Steps) -> list[Any]:
         """Return the index and the weight of the next batch, if batches hold them."""
@@ -277,13 +277,13 @@ class WindowViews:
             index = self._transfer.carry(index).arrive()
         return [index, self._cuts[0].module.weights(index)] if self._marked else [index]
 
-    def looked_up(self, row: int, samples: int) -> list[Any]:
+    def look_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""
         source, output = self._source, self._output
-        found = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]
+        arrays = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]
         if self._transfer is not None:
-            return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in found]]
-        return found
+            return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in arrays]]
+        return arrays
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
         """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
@@ -292,7 +292,7 @@ class WindowViews:
     def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> LoadedRows:
         """Load the rows of the batch ``ahead``, and of later ones as long as they fit and no row moves in vain."""
         if self._limit is None:
-            return self._all()
+            return self._load_all()
         for later in range(ahead + 1, steps.left()):
             view = steps.view(later)
             if view is None:
@@ -307,7 +307,7 @@ class WindowViews:
             return LoadedRows(self._cuts, first, end, [module.own(array, None) for array, module in rows])
         return LoadedRows(self._cuts, first, end, [], [self._transfer.carry(array) for array, _ in rows])
 
-    def _all(self) -> LoadedRows:
+    def _load_all(self) -> LoadedRows:
         """Return all rows, which are moved once."""
         if self._whole is None:
             arrays = [
@@ -317,10 +317,10 @@ class WindowViews:
             self._whole = LoadedRows(self._cuts, 0, self._rows, arrays)
         return self._whole
 
-    def owned(self, steps: _native.Steps) -> list[Any]:
+    def form_batch(self, steps: _native.Steps) -> list[Any]:
         """Return the arrays of the next batch if zeros or the end of a series keep it from being a view."""
         if self._transfer is not None and self._limit is None:
-            return self._gathered(self._transfer, steps)
+            return self._gather(self._transfer, steps)
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
         frameworks += frameworks[:1] * len(self._masks)
         numbers = self._output or self._framework
@@ -330,17 +330,17 @@ class WindowViews:
         arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]
         if self._transfer is not None:
             arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]
-        return self._patched(arrays)
+        return self._cut_patches(arrays)
 
-    def _gathered(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
+    def _gather(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
         """Gather the arrays of the next batch on the device."""
         assert self._resident is not None
         collator = self._source.collator(self._resident)
         places = self._windows.rows(steps.indices())
         rows, missing = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
-        return self._patched(collator.fields(rows, missing)) + self.marks(steps)
+        return self._cut_patches(collator.fields(rows, missing)) + self.marks(steps)
 
-    def _patched(self, arrays: list[Any]) -> list[Any]:
+    def _cut_patches(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
         return cut + arrays[len(cut) :]
 
@@ -355,15 +355,15 @@ class BatchMaker:
 
     def __call__(self, row: int | None, samples: int | None) -> list[Any]:
         """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
-        self._views.read()
+        self._views.note_reader()
         if row is None or samples is None:
-            return self._views.owned(self._steps)
-        self._loaded = self._with(0, *self._views.cover(row, samples))
-        found = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
+            return self._views.form_batch(self._steps)
+        self._loaded = self._load(0, *self._views.cover(row, samples))
+        arrays = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
         self._look_ahead()
-        return found
+        return arrays
 
-    def _with(self, ahead: int, first: int, end: int) -> LoadedRows:
+    def _load(self, ahead: int, first: int, end: int) -> LoadedRows:
         """Return the rows ``first`` to ``end``, which the batch ``ahead`` covers."""
         for loaded in (self._loaded, self._next):
             if loaded is not None and loaded.holds(first, end):
@@ -381,5 +381,5 @@ class BatchMaker:
             return
         view = self._steps.view(1)
         if view is not None:
-            found = self._with(1, *self._views.cover(*view))
-            self._next = None if found is self._loaded else found
+            loaded = self._load(1, *self._views.cover(*view))
+            self._next = None if loaded is self._loaded else loaded

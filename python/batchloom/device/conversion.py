@@ -50,7 +50,7 @@ class DeviceConversion:
             return
         row = prod(values.shape[1:])
         for first, rows in _parts(values, row):
-            refused = self._refused(rows)
+            refused = self._find_refused(rows)
             if bool(refused.any()):
                 place = int(refused.flatten().to(torch.uint8).argmax())
                 value, conversion = rows.flatten()[place].item(), self._conversion
@@ -60,7 +60,7 @@ class DeviceConversion:
                     "range, or another dtype"
                 )
 
-    def _refused(self, rows: torch.Tensor) -> torch.Tensor:
+    def _find_refused(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the mask of values that the type of batches cannot hold."""
         converted = self(rows)
         if self.dtype.is_floating_point:
@@ -86,13 +86,13 @@ class DeviceConversion:
             self._device = values.device
         after = values.dim() - before - 1 if self._conversion.is_first else 0
 
-        def shaped(numbers: torch.Tensor) -> torch.Tensor:
+        def reshape(numbers: torch.Tensor) -> torch.Tensor:
             return numbers.view(-1, *(1,) * after) if len(numbers) > 1 else numbers.view(())
 
-        return self._scale, shaped(self._mean), shaped(self._std)
+        return self._scale, reshape(self._mean), reshape(self._std)
 
 
-def converted(options: CollateOptions, name: str, fetch: Callable[[], ResidentRows]) -> Callable[[], ResidentRows]:
+def add_conversion(options: CollateOptions, name: str, fetch: Callable[[], ResidentRows]) -> Callable[[], ResidentRows]:
     """Return a function that fetches the rows of a field, to be converted as they are taken if batches are.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import batchloom._native as _native
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.collate.schema import CollateOptions
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class DeviceData(Protocol):
     def row_ranges(self, first: int, end: int) -> list[RowRange]:
         """Return the rows that have to be on a device for batches of the samples ``first`` to ``end``."""
 
-    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+    def most_rows(self, samples: int) -> list[tuple[BorrowedArray, int]]:
         """Return the most rows of each array in :meth:`row_ranges` that ``samples`` neighbouring samples need."""
 
     def lies_together(self, documents: bool) -> bool:

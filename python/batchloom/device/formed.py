@@ -21,9 +21,9 @@ class Formed:
     """
 
     def __init__(self, schema: Schema, conversions: dict[str, _native.Conversion]) -> None:
-        found = [(column, conversions.get(column.name)) for column in schema.columns]
-        self._dtypes = [getattr(torch, column.dtype if left is None else left.stored) for column, left in found]
-        self._conversions = [None if left is None else DeviceConversion(left) for _, left in found]
+        fields = [(column, conversions.get(column.name)) for column in schema.columns]
+        self._dtypes = [getattr(torch, column.dtype if left is None else left.stored) for column, left in fields]
+        self._conversions = [None if left is None else DeviceConversion(left) for _, left in fields]
         self._longest = schema.longest
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
@@ -62,9 +62,9 @@ class Formed:
 def _pieces(memory: torch.Tensor, arrays: list[tuple[int, int]]) -> list[torch.Tensor]:
     """Split memory into arrays, each given by its start and its length, which follow each other in any order."""
     order = sorted(range(len(arrays)), key=arrays.__getitem__)
-    found = memory.unsafe_split_with_sizes([arrays[place][1] for place in order])
+    in_order = memory.unsafe_split_with_sizes([arrays[place][1] for place in order])
     pieces = [memory] * len(arrays)
-    for place, piece in zip(order, found, strict=True):
+    for place, piece in zip(order, in_order, strict=True):
         pieces[place] = piece
     return pieces
 

@@ -52,7 +52,7 @@ class Pipeline:
     @property
     def deliver(self) -> Callable[[Any], Any] | None:
         """The function that each batch passes as it is handed over; ``None`` if batches are handed over as they are."""
-        return self._delivered if self._transfer.has_streams or self._static is not None else None
+        return self._hand_over if self._transfer.has_streams or self._static is not None else None
 
     def start(self, block: _native.Block) -> Begun:
         """Start copying a block to the device."""
@@ -66,7 +66,7 @@ class Pipeline:
         copies, outline = begun
         with torch.inference_mode(False):
             if self._transfer.has_streams:
-                self._stream, self._key = self._transfer.current(), self._stream_key()
+                self._stream, self._key = self._transfer.current_stream(), self._stream_key()
                 self._resident.use(self._stream)
             columns = self._collator.make([copy.arrive() for copy in copies], outline)
             if self._patches is not None:
@@ -83,18 +83,18 @@ class Pipeline:
             self._stream.synchronize()  # the memory of its shard is let go of
         return arrays if keys is None else dict(zip(keys, arrays, strict=True))
 
-    def _delivered(self, batch: Any) -> Any:
+    def _hand_over(self, batch: Any) -> Any:
         """Make the current stream wait for a batch of another stream; copy the batch to its static buffers, if any."""
         if self._stream is not None and self._stream_key() != self._key:
-            current = self._transfer.current()
+            current = self._transfer.current_stream()
             current.wait_stream(self._stream)
             for array in batch.values() if isinstance(batch, dict) else batch:
-                for part in _strided(array):
+                for part in _list_tensors(array):
                     part.record_stream(current)
         return batch if self._static is None else self._static.put(batch)
 
 
-def _strided(array: Any) -> tuple[torch.Tensor, ...]:
+def _list_tensors(array: Any) -> tuple[torch.Tensor, ...]:
     """Return the tensors with memory that an array of a batch consists of."""
     if not isinstance(array, torch.Tensor):
         return ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.device.collate.gather import ResidentRows
 
 
@@ -23,7 +23,7 @@ class Resident:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._arrays: dict[Field, torch.Tensor] = {}
+        self._arrays: dict[BorrowedArray, torch.Tensor] = {}
         self._streams: list[Any] = []
 
     def enter(self, block: _native.Block) -> None:
@@ -36,7 +36,7 @@ class Resident:
             for array in self._arrays.values():
                 array.record_stream(stream)
 
-    def rows_of(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: BorrowedArray) -> ResidentRows:
         """Return the rows of an array that are on the device."""
         if field not in self._arrays:
             array = self._arrays[field] = field.on(self._device)
@@ -44,12 +44,12 @@ class Resident:
                 array.record_stream(stream)
         return ResidentRows(self._arrays[field])
 
-    def bring(self, fields: Iterable[Field]) -> None:
+    def bring(self, fields: Iterable[BorrowedArray]) -> None:
         """Move arrays to the device now, while the memory that was found free is free."""
         for each in fields:
             self.rows_of(each)
 
-    def shaped(self, field: Field, inner: Sequence[int]) -> ResidentRows:
+    def reshape_rows(self, field: BorrowedArray, inner: Sequence[int]) -> ResidentRows:
         """Return the rows of a flat array, as rows of shape ``inner``."""
         part, size = self.rows_of(field), max(prod(inner), 1)
         return ResidentRows(

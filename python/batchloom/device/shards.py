@@ -10,7 +10,7 @@ from weakref import finalize
 
 import batchloom._native as _native
 import torch
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.device.collate.gather import ResidentRows
 from batchloom.device.resident import Resident
 from batchloom.device.transfer import Copy, Transfer
@@ -22,7 +22,7 @@ Shard = tuple[int, int]
 class RowRange(NamedTuple):
     """Rows ``first`` to ``end`` of one array that a shard needs; with ``order``, the rows that it lists there."""
 
-    field: Field
+    field: BorrowedArray
     first: int
     end: int
     order: Any = None
@@ -65,7 +65,7 @@ class Shards(Resident):
             samples = sum(batches * count for batches, count, *_ in block.runs)
             self._moving(following).go_on(1.1 * samples * self._world_size() / (shard[1] - shard[0]))
 
-    def rows_of(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: BorrowedArray) -> ResidentRows:
         """Return the rows of an array that are on the device."""
         return self._held[self._shard].rows_of(field)
 
@@ -91,7 +91,7 @@ class ShardBuffers:
         most: For each array that shards need, the most rows of a shard.
     """
 
-    def __init__(self, transfer: Transfer, most: list[tuple[Field, int]]) -> None:
+    def __init__(self, transfer: Transfer, most: list[tuple[BorrowedArray, int]]) -> None:
         self.transfer, self._most = transfer, most
         self._free: list[ShardBuffer] = []
 
@@ -147,9 +147,9 @@ class MovingShard:
                 self._sent.append(self._transfer.carry(_rows(row_range, start, stop), array[start:stop], after))
                 self._gone[place] = stop
 
-    def rows_of(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: BorrowedArray) -> ResidentRows:
         """Return the rows of an array, for later work on the current stream."""
-        current = self._transfer.current()
+        current = self._transfer.current_stream()
         if current not in self._readers:
             for copy in self._sent:
                 copy.arrive()
@@ -158,11 +158,11 @@ class MovingShard:
 
     def leave(self) -> None:
         """Give the buffer back, to be used again when the streams that read it have done their work."""
-        self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.passed(self._readers)))
+        self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.record_events(self._readers)))
 
 
 def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:
     """Return rows ``start`` to ``stop`` of those that a shard needs of an array."""
     places = slice(row_range.first + start, row_range.first + stop)
-    found: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
-    return found
+    rows: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
+    return rows

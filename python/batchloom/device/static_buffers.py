@@ -29,21 +29,21 @@ class StaticBuffers:
         named = isinstance(batch, dict)
         values = list(batch.values()) if named else list(batch)
         shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
-        found = self._sets.get(shape)
-        if found is None and len(self._sets) == MOST:
+        buffers = self._sets.get(shape)
+        if buffers is None and len(self._sets) == MOST:
             raise LoaderError(
                 f'buffers is "static", which keeps memory for each shape, and batches have had {MOST}; the next is '
                 f"{shape}; expected fewer: use drop_last=True, multiple_of, or other buffers"
             )
-        if found is None:
+        if buffers is None:
             own = [_place(value) for value in values]
-            found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
-            return found[1]
-        for place, value in zip(found[0], values, strict=True):
+            buffers = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
+            return buffers[1]
+        for place, value in zip(buffers[0], values, strict=True):
             if isinstance(place, torch.Tensor):
                 # The consumer may have asked for gradients of the buffer.
                 (place.detach() if place.requires_grad else place).copy_(value, non_blocking=True)
-        return found[1]
+        return buffers[1]
 
 
 def _place(value: Any) -> Any:

@@ -46,7 +46,7 @@ class Transfer:
         # Once this transfer is gone, the sources of its copies may be used again, or be freed.
         finalize(self, _finish_all, self._pending, self._process)
 
-    def beside(self) -> Transfer:
+    def with_new_stream(self) -> Transfer:
         """Return another transfer to the same device, with another stream."""
         self._others.append(type(self)(self.device))
         return self._others[-1]
@@ -73,14 +73,14 @@ class Transfer:
         tell = getattr(self._streams, "mem_get_info", None)
         return 0 if tell is None else int(tell(self.device)[1])
 
-    def current(self) -> Any:
+    def current_stream(self) -> Any:
         """Return the current stream; ``None`` where the device has no streams."""
         return self._streams.current_stream(self.device) if self.has_streams else None
 
     def stream_key(self) -> Callable[[], Any]:
         """Return a fast function that identifies the current stream: it is called for every batch."""
         number = getattr(torch._C, f"_{self.device.type}_getCurrentRawStream", None)
-        return self.current if number is None else partial(number, self.device.index)
+        return self.current_stream if number is None else partial(number, self.device.index)
 
     def allocate(self, size: int) -> torch.Tensor:
         """Return memory to copy from asynchronously: pinned, where the device needs that."""
@@ -108,7 +108,7 @@ class Transfer:
                 # Not before: an interrupt may come at any point, and may have copied, too.
                 if self._pending and self._pending[0] is first:
                     self._pending.popleft()
-            with self._beside():
+            with self._use_stream():
                 for event in after:
                     self._stream.wait_event(event)
                 if not self.has_streams:
@@ -131,7 +131,7 @@ class Transfer:
 
     def empty(self, like: torch.Tensor, rows: int) -> torch.Tensor:
         """Return memory on the device for a number of rows of an array, to copy into."""
-        with self._beside():
+        with self._use_stream():
             return torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=self.device)
 
     def send(self, host: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
@@ -141,14 +141,14 @@ class Transfer:
             return into.copy_(host, non_blocking=flies)
         return host.to(self.device, non_blocking=flies, copy=True, memory_format=torch.contiguous_format)
 
-    def passed(self, streams: Sequence[Any]) -> list[Any]:
+    def record_events(self, streams: Sequence[Any]) -> list[Any]:
         """Record an event on each stream, which marks the end of its work so far."""
         events = [self._streams.Event() for _ in streams] if self.has_streams else []
         for event, stream in zip(events, streams, strict=False):
             event.record(stream)
         return events
 
-    def _beside(self) -> Any:
+    def _use_stream(self) -> Any:
         """Return a context that makes the stream of the copies current."""
         if self._streams is None:
             return nullcontext()
@@ -193,7 +193,7 @@ class Copy:
 
     def arrive(self) -> torch.Tensor:
         """Return the array on the device, for later work on the current stream."""
-        current = self._transfer.current()
+        current = self._transfer.current_stream()
         # Before torch 2.15, a stream is neither equal to None nor unequal.
         waits = self._reader is None or current != self._reader
         if self._event is not None and current is not None and waits:

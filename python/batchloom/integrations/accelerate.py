@@ -110,7 +110,7 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         finally:
             self.end()
 
-    def counted(self) -> tuple[list[int], list[int]]:
+    def count_rows(self) -> tuple[list[int], list[int]]:
         """Return the number of rows of the present step on each rank, and how many of the first rows count.
 
         Raises:
@@ -225,7 +225,7 @@ def _teach(accelerator: accelerate.Accelerator) -> None:
         active = accelerator.gradient_state.active_dataloader
         if not isinstance(active, PreparedLoader):
             return gather_others(input_data, use_gather_object)
-        return _gather(accelerator, input_data, use_gather_object, *active.counted())
+        return _gather(accelerator, input_data, use_gather_object, *active.count_rows())
 
     accelerator.skip_first_batches = skip
     accelerator.gather_for_metrics = gather_for_metrics

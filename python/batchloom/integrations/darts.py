@@ -85,17 +85,17 @@ def window_loader(
             "ShiftedTorchTrainingDataset"
         )
     cut = _Cut(dataset)
-    values, offsets = _joined([_values(series, "series", number) for number, series in enumerate(dataset.series)])
+    values, offsets = _concatenate([_values(series, "series", number) for number, series in enumerate(dataset.series)])
     past: dict[str, Any] = {}
     future: dict[str, Any] = {}
     if dataset.past_covariates is not None:
-        past["past_covariates"] = _aligned(dataset, cut, "past_covariates", cut.input)
+        past["past_covariates"] = _align(dataset, cut, "past_covariates", cut.input)
     if dataset.future_covariates is not None:
         both = cut.input[0], cut.output[1]
-        known = _aligned(dataset, cut, "future_covariates", both)
+        known = _align(dataset, cut, "future_covariates", both)
         past["historic_future_covariates"] = future["future_covariates"] = known
     if dataset.sample_weight is not None:
-        future["sample_weight"] = _aligned(dataset, cut, "sample_weight", cut.output)
+        future["sample_weight"] = _align(dataset, cut, "sample_weight", cut.output)
     windows: Dataset[Any] = WindowDataset(
         (values, offsets),
         dataset.input_chunk_length,
@@ -108,7 +108,7 @@ def window_loader(
         past=past,
         future=future,
     )
-    chosen = cut.chosen()
+    chosen = cut.choose()
     if chosen is not None:
         windows = windows.select(chosen)
     form = _Form(dataset, SeriesOfSamples(cut.counts, None, chosen))
@@ -153,7 +153,7 @@ class _Cut:
         self.last: Array = lengths - steps
         self.first: Array = self.last - (numpy.minimum(self.counts, self._most) - 1) * dataset.stride
 
-    def chosen(self) -> Array | None:
+    def choose(self) -> Array | None:
         """Return the numbers of the windows of an epoch, equally many a series; ``None`` for every window once.
 
         Those are the last ones of each series, and of a series with fewer they repeat.
@@ -162,11 +162,13 @@ class _Cut:
             return None
         ends = numpy.cumsum(self.counts)
         back = numpy.arange(self._most)
-        found: Array = numpy.concatenate([end - 1 - back % count for end, count in zip(ends, self.counts, strict=True)])
-        return found
+        numbers: Array = numpy.concatenate(
+            [end - 1 - back % count for end, count in zip(ends, self.counts, strict=True)]
+        )
+        return numbers
 
 
-def _joined(parts: Sequence[Array]) -> tuple[Array, Array]:
+def _concatenate(parts: Sequence[Array]) -> tuple[Array, Array]:
     """Return arrays one after the other, and their borders."""
     return numpy.concatenate(parts), numpy.cumsum([0, *map(len, parts)])
 
@@ -182,13 +184,11 @@ def _values(series: Any, role: str, number: int) -> Array:
             f"{role} {number} holds {many(series.n_samples, 'sample')} of each value, of which darts draws one; "
             "expected 1"
         )
-    found: Array = series.values(copy=False)
-    return found
+    values: Array = series.values(copy=False)
+    return values
 
 
-def _aligned(
-    dataset: ShiftedTorchTrainingDataset, cut: _Cut, role: str, needed: tuple[int, int]
-) -> tuple[Array, Array]:
+def _align(dataset: ShiftedTorchTrainingDataset, cut: _Cut, role: str, needed: tuple[int, int]) -> tuple[Array, Array]:
     """Return covariates with one row for each step of their series: zeros where they have no value.
 
     Args:
@@ -218,7 +218,7 @@ def _aligned(
         inside = max(begin, 0), min(begin + len(values), steps)
         part[inside[0] : inside[1]] = values[inside[0] - begin : inside[1] - begin]
         parts.append(part)
-    return _joined(parts)
+    return _concatenate(parts)
 
 
 def _begin(series: Any, other: Any) -> int | None:

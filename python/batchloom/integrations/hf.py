@@ -208,7 +208,7 @@ class TrainerMixin:
         accelerator, args = self.accelerator, self.args  # type: ignore[attr-defined]
 
         def gather(values: Any) -> Any:
-            here = prepared.counted()[0][args.process_index]
+            here = prepared.count_rows()[0][args.process_index]
             if isinstance(values, torch.Tensor) and values.ndim == 1 and len(values) == args.eval_batch_size != here:
                 values = values[:1].repeat(here)
             return accelerator.gather_for_metrics(values)

@@ -50,9 +50,9 @@ class LibraryLoader(DataLoader[Any]):
         return self._library_dataset
 
     def __iter__(self) -> Iterator[Any]:
-        return self._formed(super().__iter__())
+        return self._form_batches(super().__iter__())
 
-    def _formed(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _form_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         numbers = iter(self.plan())
         for batch in batches:
             yield self._form(batch, numpy.asarray(next(numbers)))
@@ -108,8 +108,8 @@ class SeriesOfSamples:
     def __call__(self, samples: Array) -> Array:
         """Return the number of the series of each sample."""
         places = samples if self._chosen is None else self._chosen[samples]
-        found: Array = numpy.searchsorted(self._ends, places, side="right")
-        return found if self._series is None else self._series[found]
+        numbers: Array = numpy.searchsorted(self._ends, places, side="right")
+        return numbers if self._series is None else self._series[numbers]
 
 
 def same(loader: LibraryLoader) -> LibraryLoader:

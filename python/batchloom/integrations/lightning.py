@@ -55,7 +55,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         current = progress.current
         # At the last batch, the epoch is over, whatever number its batches had.
         is_over = progress.is_last_batch
-        taken = int(trainer.num_training_batches) if is_over else _taken(combined_of(fit), loaders)
+        taken = int(trainer.num_training_batches) if is_over else _count_taken(combined_of(fit), loaders)
         # A checkpoint of the end of a batch was saved before that batch was counted as completed.
         behind = current.ready - current.completed
         current.ready = current.started = current.processed = taken
@@ -91,7 +91,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         self.on_train_end(trainer, pl_module)
 
 
-def _taken(combined: Any, loaders: list[Any]) -> int:
+def _count_taken(combined: Any, loaders: list[Any]) -> int:
     """Return the batches that were taken in the epoch under way: by the loader with which the epoch ends."""
     choose = min if mode_of(combined) == "min_size" else max
     last = choose(loaders, key=len)

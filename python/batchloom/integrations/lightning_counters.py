@@ -110,11 +110,11 @@ def check_length(loader: Any, length: Callable[[], int]) -> None:
         length() if each is loader else len(each) if isinstance(each, LOADERS) else most
         for each, most in zip(combined.flattened, combined.limits, strict=True)
     ]
-    found = epoch_length(combined, lengths)
-    if fit.max_batches != found:
+    batches = epoch_length(combined, lengths)
+    if fit.max_batches != batches:
         raise LoaderError(
             f"Lightning takes {many(fit.max_batches, 'batch')} in every epoch, as in the first one, and this one has "
-            f"{found}, since the loader makes another number of batches in each; expected "
+            f"{batches}, since the loader makes another number of batches in each; expected "
             "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )
 

@@ -131,7 +131,7 @@ def window_loader(
             f"and test; expected at least {wanted.input_len - wanted.before + 1} for training"
         )
     windows: Dataset[Any] = pieces[0].windows.concat(*(piece.windows for piece in pieces[1:]))
-    chosen = _chosen(dataset, pieces, wanted)
+    chosen = _choose_windows(dataset, pieces, wanted)
     if chosen is not None:
         windows = windows.select(chosen)
     counts = numpy.concatenate([piece.counts(wanted.steps) for piece in pieces])
@@ -197,8 +197,8 @@ class _Piece(NamedTuple):
 
     def counts(self, steps: int) -> Array:
         """Return the windows of each part."""
-        found: Array = (numpy.diff(self.offsets) - steps + 1).clip(0)
-        return found
+        windows: Array = (numpy.diff(self.offsets) - steps + 1).clip(0)
+        return windows
 
 
 def _pieces(dataset: TimeSeriesDataset, wanted: _Wanted) -> list[_Piece]:
@@ -208,13 +208,13 @@ def _pieces(dataset: TimeSeriesDataset, wanted: _Wanted) -> list[_Piece]:
     before = numpy.minimum(wanted.input_len - 1, _room(dataset, wanted))
     after = min(wanted.horizon - 1, wanted.after)
     reach = wanted.steps - 1
-    # Steps that are not for training are parts of their own, which _chosen leaves out.
+    # Steps that are not for training are parts of their own, which _choose_windows leaves out.
     offsets = numpy.append(numpy.stack([starts, starts + lengths], 1).ravel(), dataset.indptr[-1])
     parts = numpy.repeat(numpy.arange(len(lengths)), 2)
     first = numpy.stack([numpy.zeros_like(lengths), lengths], 1).ravel()
     if not wanted.cut:
         offsets, parts, first = offsets[::2], parts[::2], first[::2]
-    found = [_Piece.of(dataset.temporal, offsets, parts, first, wanted.steps)] if (lengths > reach).any() else []
+    within = [_Piece.of(dataset.temporal, offsets, parts, first, wanted.steps)] if (lengths > reach).any() else []
     edges: list[tuple[int, int, int]] = []
     for number, (length, zeros) in enumerate(zip(lengths.tolist(), before.tolist(), strict=True)):
         if length > reach:
@@ -222,13 +222,13 @@ def _pieces(dataset: TimeSeriesDataset, wanted: _Wanted) -> list[_Piece]:
             edges.append((number, length - reach, length + after))
         elif length:
             edges.append((number, -zeros, length + after))
-    return [piece for piece in [*found, _edges(dataset, edges, starts, lengths, wanted.steps)] if piece is not None]
+    return [piece for piece in [*within, _edges(dataset, edges, starts, lengths, wanted.steps)] if piece is not None]
 
 
 def _room(dataset: TimeSeriesDataset, wanted: _Wanted) -> Array:
     """Return the zeros before each series: the model's, plus the steps that it lacks to the longest series."""
-    found: Array = wanted.before + dataset.max_size - numpy.diff(dataset.indptr).astype(numpy.int64)
-    return found
+    zeros: Array = wanted.before + dataset.max_size - numpy.diff(dataset.indptr).astype(numpy.int64)
+    return zeros
 
 
 def _edges(
@@ -248,23 +248,23 @@ def _edges(
     return _Piece.of(values, offsets, series, first, steps)
 
 
-def _chosen(dataset: TimeSeriesDataset, pieces: list[_Piece], wanted: _Wanted) -> Array | None:
+def _choose_windows(dataset: TimeSeriesDataset, pieces: list[_Piece], wanted: _Wanted) -> Array | None:
     """Return the windows to train on, by number; ``None`` if these are all."""
     available = dataset.temporal_cols.get_loc("available_mask")
     is_plain = wanted.step == 1 and wanted.least_input == wanted.least_horizon == 1 and wanted.cut < wanted.steps
     if is_plain and bool((dataset.temporal[:, available] == 1).all()):
         return None
-    kept = numpy.concatenate([_kept(dataset, piece, available, wanted) for piece in pieces])
+    kept = numpy.concatenate([_mark_chosen(dataset, piece, available, wanted) for piece in pieces])
     if not kept.any():
         raise DataError(
             f"{len(kept)} windows have fewer than {wanted.least_input} steps of input, or {wanted.least_horizon} to "
             "predict, that are available; expected some with as many"
         )
-    found: Array = numpy.flatnonzero(kept)
-    return None if len(found) == len(kept) else found
+    numbers: Array = numpy.flatnonzero(kept)
+    return None if len(numbers) == len(kept) else numbers
 
 
-def _kept(dataset: TimeSeriesDataset, piece: _Piece, available: int, wanted: _Wanted) -> Array:
+def _mark_chosen(dataset: TimeSeriesDataset, piece: _Piece, available: int, wanted: _Wanted) -> Array:
     """Return for each window of a piece if it is one to train on."""
     counts = piece.counts(wanted.steps)
     part = numpy.repeat(numpy.arange(len(counts)), counts)
@@ -277,8 +277,8 @@ def _kept(dataset: TimeSeriesDataset, piece: _Piece, available: int, wanted: _Wa
     is_step = (step + _room(dataset, wanted)[piece.series[part]]) % wanted.step == 0
     is_input = before[border] - before[row] >= wanted.least_input
     is_horizon = before[row + wanted.steps] - before[border] >= wanted.least_horizon
-    found: Array = is_training & is_step & is_input & is_horizon
-    return found
+    is_chosen: Array = is_training & is_step & is_input & is_horizon
+    return is_chosen
 
 
 class _Form:
@@ -291,10 +291,10 @@ class _Form:
             self._same["static_cols"] = dataset.static_cols
 
     def __call__(self, batch: Any, samples: Array) -> dict[str, Any]:
-        found = {"temporal": batch[0].mT, **self._same}
+        fields = {"temporal": batch[0].mT, **self._same}
         if self._static is not None:
-            found["static"] = self._static[torch.from_numpy(self._series(samples))]
-        return found
+            fields["static"] = self._static[torch.from_numpy(self._series(samples))]
+        return fields
 
 
 def _set(model: Any, values: dict[str, Any]) -> None:

@@ -102,15 +102,15 @@ def _require_steps(dataset: TimeSeriesDataSet, first: int) -> None:
     last = dataset.data["time"].numpy()[index.index_end.to_numpy()]
     decoder = dataset.calculate_decoder_length(last, index.sequence_length.to_numpy())
     rows = (index.index_end - index.index_start + 1).to_numpy()
-    for found, expected, what in (
+    for lengths, expected, what in (
         (index.sequence_length.to_numpy(), steps, "steps"),
         (rows, steps, "rows of the frame, without missing steps"),
         (decoder, dataset.max_prediction_length, "steps to predict"),
     ):
-        if (found != expected).any():
-            window = int((found != expected).argmax())
+        if (lengths != expected).any():
+            window = int((lengths != expected).argmax())
             raise ArgumentError(
-                f"window {first + window} has {found[window]} {what}; expected {expected}, as in all windows"
+                f"window {first + window} has {lengths[window]} {what}; expected {expected}, as in all windows"
             )
 
 
@@ -132,10 +132,10 @@ class _Form:
     def _scales_of(self, groups: torch.Tensor) -> list[torch.Tensor]:
         """Return the scales of each target, with a row for each group."""
         dataset = self._dataset
-        found = [dataset.target_normalizer.get_parameters(group, dataset.group_ids) for group in groups]
+        scales = [dataset.target_normalizer.get_parameters(group, dataset.group_ids) for group in groups]
         if not isinstance(dataset.target_normalizer, MultiNormalizer):
-            found = [[scale] for scale in found]
-        return [_stacked(scales) for scales in zip(*found, strict=True)]
+            scales = [[scale] for scale in scales]
+        return [_stack(target) for target in zip(*scales, strict=True)]
 
     def __call__(self, batch: dict[str, Any], samples: Array) -> tuple[dict[str, Any], tuple[Any, Any]]:
         dataset, (encoder, decoder), size = self._dataset, self._lengths, len(samples)
@@ -148,7 +148,7 @@ class _Form:
         self._mark(batch["x"], batch["y"])
         for number, normalizer in enumerate(self._normalizers):
             if isinstance(normalizer, EncoderNormalizer):
-                scales[number] = self._scaled(batch, number, targets[number], ahead[number])
+                scales[number] = self._scale(batch, number, targets[number], ahead[number])
         cat, cat_ahead = (torch.zeros(size, steps, 0, dtype=torch.int64) for steps in self._lengths)
         is_one = not dataset.multi_target
         y = ahead[0] if is_one else ahead
@@ -178,7 +178,7 @@ class _Form:
             column = dataset.reals.index("encoder_length")
             past[:, :, column] = future[:, :, column] = 1.0
 
-    def _scaled(self, batch: dict[str, Any], number: int, target: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
+    def _scale(self, batch: dict[str, Any], number: int, target: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
         """Scale a target by its past in each window, wherever batches hold it, and return the scales."""
         dataset, normalizer, name = self._dataset, self._normalizers[number], self._dataset.target_names[number]
         scale: torch.Tensor = normalizer.fit(target).get_parameters()
@@ -194,7 +194,7 @@ class _Form:
         return scale.float()
 
 
-def _stacked(scales: Sequence[Any]) -> torch.Tensor:
+def _stack(scales: Sequence[Any]) -> torch.Tensor:
     if isinstance(scales[0], torch.Tensor):
         return torch.stack(list(scales))
     return torch.from_numpy(numpy.array(scales, numpy.float32))

@@ -81,8 +81,8 @@ def _column(name: str, column: Any) -> Any:
     import pyarrow
 
     if column.null_count:
-        found = column.null_count
-        raise DataError(f"column {name} holds {found} missing values; expected none: drop or fill them")
+        missing = column.null_count
+        raise DataError(f"column {name} holds {missing} missing values; expected none: drop or fill them")
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     kind = array.type
     if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):

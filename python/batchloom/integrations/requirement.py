@@ -19,15 +19,15 @@ def require(package: str, least: str) -> None:
         RequirementError: It is not.
     """
     try:
-        found = importlib.metadata.version(package)
+        version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         raise RequirementError(
             f"{package} is not installed; batchloom.integrations needs {package} {least} or newer: "
             f"pip install '{package}>={least}'"
         ) from None
-    if _numbers(found) < _numbers(least):
+    if _numbers(version) < _numbers(least):
         raise RequirementError(
-            f"{package} is version {found}; batchloom.integrations needs {least} or newer: "
+            f"{package} is version {version}; batchloom.integrations needs {least} or newer: "
             f"pip install '{package}>={least}'"
         )
 

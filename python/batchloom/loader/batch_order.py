@@ -8,10 +8,10 @@ from typing import Any
 from batchloom.arguments import Shuffle, integer
 from batchloom.batching.rules import Rule, rule
 from batchloom.loader.keywords import DividedKeywords
-from batchloom.loader.source import Source
+from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.plan.options import PlanOptions
-from batchloom.samples.bans import banned_numbers
+from batchloom.samples.bans import read_ban
 
 
 class BatchOrder:
@@ -38,10 +38,12 @@ class BatchOrder:
         ArgumentError: Two arguments decide the same, or one has the wrong type.
     """
 
-    def __init__(self, source: Source, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords) -> None:
+    def __init__(
+        self, source: LoaderSamples, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords
+    ) -> None:
         torch, seed = keywords.torch.with_seed(keywords.seed)
         number = integer("seed", 0 if seed is None else seed)
-        ban = banned_numbers(keywords.order.get("ban"), source.samples, source.number)
+        ban = read_ban(keywords.order.get("ban"), source.samples, source.number)
         self.options = PlanOptions(shuffle=shuffle, seed=number, **keywords.order | {"ban": ban})
         batching, drop_last = keywords.batching, self.options.drop_last
         self.lists: EpochLists | None = torch.lists(source.samples, batch_size, batching, shuffle, drop_last)

@@ -54,15 +54,15 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]
             yield from _parts(f"{path}/{place}", part)
     elif (framework := owner(value)) is not None:
         for text, part in framework.values(value):
-            yield from _flat(f"{path}{text}", value, part)
+            yield from _flatten(f"{path}{text}", value, part)
     elif all(hasattr(value, name) for name in ("data", "indices", "indptr")):
         for name in ("indptr", "indices", "data"):
             yield from _parts(f"{path}/{name}", getattr(value, name))
     else:
-        yield from _flat(path, value, numpy.asarray(value))
+        yield from _flatten(path, value, numpy.asarray(value))
 
 
-def _flat(path: str, value: Any, array: numpy.ndarray[Any, Any]) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+def _flatten(path: str, value: Any, array: numpy.ndarray[Any, Any]) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
     """Yield the array of a value with at least one dimension; the bytes of its text where the array holds objects."""
     if array.dtype.hasobject:
         array = numpy.frombuffer(repr(value).encode(), numpy.uint8)

@@ -80,7 +80,7 @@ class EpochCount:
         self._firsts = {} if entry is None else {entry[0]: entry[1]}
         self._place, self._is_loaded = upcoming, True
 
-    def copied(self, upcoming: int) -> EpochCount:
+    def copy(self, upcoming: int) -> EpochCount:
         """Return the count of a copy of the loader, which stands at the start or the rest of epoch ``upcoming``."""
         copy = EpochCount()
         copy.load(None if self._number is None else [self._number, self._firsts[self._number]], upcoming)

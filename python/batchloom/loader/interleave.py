@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchloom.arguments import U64, choice, integer, used, weight
+from batchloom.arguments import U64, choice, count_used, integer, weight
 from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.inside import engine_loader, go_on, skip
@@ -107,7 +107,7 @@ class Interleaved:
 
     def __len__(self) -> int:
         """Return the number of batches of the whole epoch that is under way, or of the next one, on this rank."""
-        return sum(self._whole())
+        return sum(self._count_batches())
 
     @property
     def remaining(self) -> int:
@@ -195,7 +195,7 @@ class Interleaved:
             self._batches.clear()
             self._turns, self._iteration = Turns(self._origin[0], (0,) * len(self._names)), None
         while self._turns.epoch < epoch:
-            left = [whole - taken for whole, taken in zip(self._whole(), self._turns.taken, strict=True)]
+            left = [whole - taken for whole, taken in zip(self._count_batches(), self._turns.taken, strict=True)]
             self._leave()
             for loader, batches in zip(self._loaders.values(), left, strict=True):
                 skip(loader, batches)
@@ -267,7 +267,7 @@ class Interleaved:
         ended = self._turns.ended
         return bool(ended) if self._when_exhausted == "stop" else self._drawn <= ended
 
-    def _whole(self) -> list[int]:
+    def _count_batches(self) -> list[int]:
         """Return the batches of each loader in the whole of this epoch."""
         left = []
         for place, loader in enumerate(self._loaders.values()):
@@ -313,11 +313,11 @@ class Interleaved:
         Raises:
             ArgumentError: They differ.
         """
-        found = {name: (loader.rank, loader.world_size) for name, loader in self._loaders.items()}
-        if len(set(found.values())) > 1:
-            said = ", ".join(f"{name!r} {rank} of {size}" for name, (rank, size) in found.items())
+        ranks = {name: (loader.rank, loader.world_size) for name, loader in self._loaders.items()}
+        if len(set(ranks.values())) > 1:
+            said = ", ".join(f"{name!r} {rank} of {size}" for name, (rank, size) in ranks.items())
             raise ArgumentError(f"loaders have different ranks: {said}; expected the same")
-        return next(iter(found.values()))
+        return next(iter(ranks.values()))
 
     def _check_ranks(self) -> None:
         self._ranks()
@@ -339,7 +339,7 @@ class Interleaved:
         Raises:
             ArgumentError: The iteration handed over fewer batches, or more than one waits.
         """
-        left = self._handed if batches is None else used(batches, self._handed)
+        left = self._handed if batches is None else count_used(batches, self._handed)
         if left < self._handed - 1:
             raise ArgumentError(
                 f"batches is {batches}, and the iteration handed over {self._handed}; expected all of them, or all but "
@@ -358,7 +358,7 @@ class Interleaved:
             "taken": list(turns.taken),
             "ended": sorted(turns.ended),
             "loaders": states,
-            **({} if names == _numbered(len(names)) else {"names": names}),
+            **({} if names == _name_by_place(len(names)) else {"names": names}),
             **self._count.entry(turns.epoch),
         }
 
@@ -374,12 +374,12 @@ class Interleaved:
             raise StateError(f"the state is of version {state.get('version')!r:.80}; expected {VERSION}")
         many = len(self._loaders)
         state = self._in_order(state)
-        loaders, weights = (_listed(state, key, many) for key in ("loaders", "weights"))
+        loaders, weights = (_read_list(state, key, many) for key in ("loaders", "weights"))
         if not all(isinstance(weight, str) for weight in weights):
             raise StateError(f"the state is damaged: weights is {weights!r:.80}; expected texts")
         epoch = _integer("epoch", state.get("epoch"), U64)
-        taken = [_integer("taken", each, U64) for each in _listed(state, "taken", many)]
-        ended = {_integer("ended", place, many - 1) for place in _listed(state, "ended")}
+        taken = [_integer("taken", each, U64) for each in _read_list(state, "taken", many)]
+        ended = {_integer("ended", place, many - 1) for place in _read_list(state, "ended")}
         is_same = weights == [str(weight) for weight in self._weights]
         if self._drawn <= ended:
             if is_same:
@@ -391,13 +391,13 @@ class Interleaved:
         kept = {name: value for name, value in vars(self).items() if name != "_count"}
         done: list[DataLoader[Any]] = []
         try:
-            for loader, found in zip(self._loaders.values(), loaders, strict=True):
+            for loader, saved in zip(self._loaders.values(), loaders, strict=True):
                 done.append(loader)
-                loader.load_state_dict(found)
+                loader.load_state_dict(saved)
             self._turns = Turns(epoch, tuple(taken) if is_same else (0,) * many, frozenset(ended))
             self._batches, self._handed = {}, 0
             self._iteration = self._origin = self._before = None
-            steps = [found.get("steps", 0) for found in loaders]
+            steps = [saved.get("steps", 0) for saved in loaders]
             if any(have > most for have, most in zip(self._turns.taken, steps, strict=True)):
                 raise StateError(
                     f"the state is damaged: taken is {taken}, of loaders that took {steps}; expected no more"
@@ -406,8 +406,8 @@ class Interleaved:
                 watcher.check_place(self, lambda: Standing(len(self), self.remaining, self._is_resized(loaders)))
         except Exception:
             vars(self).update(kept | {"_batches": {}})
-            for loader, found in zip(done, before["loaders"], strict=False):
-                loader.load_state_dict(found)
+            for loader, saved in zip(done, before["loaders"], strict=False):
+                loader.load_state_dict(saved)
             raise
         self._count.load(count, epoch)
         self._is_over = any(
@@ -421,13 +421,13 @@ class Interleaved:
             StateError: The state is of loaders of other names.
         """
         many = len(self._names)
-        mine, found = [repr(name) for name in self._names], _listed(state, "names") if "names" in state else None
-        theirs = _numbered(many) if found is None else found
+        mine, names = [repr(name) for name in self._names], _read_list(state, "names") if "names" in state else None
+        theirs = _name_by_place(many) if names is None else names
         if sorted(map(str, theirs)) != sorted(mine):
             raise StateError(f"the state is of loaders named {', '.join(map(str, theirs))}; expected {', '.join(mine)}")
         order = [theirs.index(name) for name in mine]
-        moved = {key: _listed(state, key, many) for key in ("weights", "taken", "loaders")}
-        ended = [_integer("ended", place, many - 1) for place in _listed(state, "ended")]
+        moved = {key: _read_list(state, key, many) for key in ("weights", "taken", "loaders")}
+        ended = [_integer("ended", place, many - 1) for place in _read_list(state, "ended")]
         lists = {key: [entries[place] for place in order] for key, entries in moved.items()}
         return {**state, **lists, "ended": [order.index(place) for place in ended]}
 
@@ -441,7 +441,7 @@ class Interleaved:
             "_before": None,
         }
         epoch = self.epoch + (self._iteration is not None and not any(self._turns.taken))
-        return {**vars(self), **fresh, "_count": self._count.copied(epoch)}
+        return {**vars(self), **fresh, "_count": self._count.copy(epoch)}
 
     def _is_resized(self, states: list[dict[str, Any]]) -> bool:
         """Return whether loaders stand in an epoch that another number of ranks took batches of."""
@@ -496,14 +496,14 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
             raise ArgumentError(f"loader {name!r} is a {type(loader).__name__}; expected a batchloom.DataLoader")
     if len({id(loader) for loader in named.values()}) < len(named):
         raise ArgumentError("a loader is given twice; expected a loader of its own for each name")
-    given = _given(named, weights)
-    found = [_exact(weight(f"loader {name!r}", each)) for name, each in zip(named, given, strict=True)]
-    if not any(found):
+    given = _read_weights(named, weights)
+    exact = [_to_fraction(weight(f"loader {name!r}", each)) for name, each in zip(named, given, strict=True)]
+    if not any(exact):
         raise ArgumentError("all weights are 0; expected one above 0")
-    return Interleaved(named, found, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
+    return Interleaved(named, exact, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
 
 
-def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
+def _read_weights(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
     if weights is None:
         return [1] * len(loaders)
     if isinstance(weights, Mapping):
@@ -515,24 +515,24 @@ def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
     return list(weights)
 
 
-def _exact(number: Any) -> Fraction:
+def _to_fraction(number: Any) -> Fraction:
     """Return a weight without rounding."""
     from fractions import Fraction
 
     return Fraction(number) if isinstance(number, int) else Fraction(float(number))
 
 
-def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
+def _read_list(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
     """Return a list in a state, with an entry for each loader if ``count`` is the number of loaders."""
-    found = state.get(key)
-    if not isinstance(found, list | tuple):
-        raise StateError(f"the state is damaged: {key} is {found!r:.80}; expected a list")
-    if count is not None and len(found) != count:
-        raise StateError(f"the state is of {len(found)} loaders; expected {count}")
-    return list(found)
+    entries = state.get(key)
+    if not isinstance(entries, list | tuple):
+        raise StateError(f"the state is damaged: {key} is {entries!r:.80}; expected a list")
+    if count is not None and len(entries) != count:
+        raise StateError(f"the state is of {len(entries)} loaders; expected {count}")
+    return list(entries)
 
 
-def _numbered(many: int) -> list[str]:
+def _name_by_place(many: int) -> list[str]:
     """Return the names of loaders that were given as a list."""
     return [repr(place) for place in range(many)]
 

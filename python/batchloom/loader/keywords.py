@@ -11,7 +11,7 @@ from batchloom.arrays.copying import copy_argument
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldKeywords, FieldOptions
 from batchloom.delivery.options import DeliveryKeywords, DeliveryOptions
-from batchloom.loader.torch.options import TorchOptions, TorchRequest, accepted
+from batchloom.loader.torch.options import TorchOptions, TorchRequest, read_torch_options
 from batchloom.plan.options import OrderKeywords
 from batchloom.ranks.ranks import RankKeywords, RankOptions
 
@@ -67,7 +67,7 @@ class DividedKeywords:
         # Arguments of torch that have no effect warn once, not in each copy.
         torch = given.pop(TorchOptions)
         self.recipe = {name: value for options in given.values() for name, value in options.items()}
-        self.torch: TorchRequest = accepted(torch)  # type: ignore[arg-type]
+        self.torch: TorchRequest = read_torch_options(torch)  # type: ignore[arg-type]
         self.batching, self.seed = given[LoaderKeywords].get("batching"), given[LoaderKeywords].get("seed", 0)
         self.order = given[OrderKeywords]
         self.fields: FieldOptions = _options(FieldOptions, given[FieldKeywords])

@@ -11,11 +11,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, Unpack
 
 import batchloom._native as _native
-from batchloom.arguments import U64, Shuffle, SupportsArray, integer, used
+from batchloom.arguments import U64, Shuffle, SupportsArray, count_used, integer
 from batchloom.batching.rules import Listed, Rule, engine_rule
 from batchloom.collate.fields import Fields
-from batchloom.dataset.base import Batch, Dataset, current
-from batchloom.dataset.mixture import Mixture, over
+from batchloom.dataset.base import Batch, Dataset, refresh
+from batchloom.dataset.mixture import Mixture, with_dataset
 from batchloom.delivery.choose import choose
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -24,12 +24,12 @@ from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
-from batchloom.loader.source import Source
+from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.attributes import TorchAttributes
 from batchloom.loader.torch.datasets import as_dataset
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.loader.watchers import Standing, watchers
-from batchloom.plan.plan import Plan, engine_plan, made_plan, table, warn_of_one_pool
+from batchloom.plan.plan import Plan, engine_plan, table, warn_of_one_pool, wrap_plan
 from batchloom.ranks.ranks import RankFinder, is_worker
 from batchloom.samples.label_counts import engine_counts
 
@@ -101,7 +101,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         **keywords: Unpack[LoaderKeywords],
     ) -> None:
         divided = DividedKeywords(keywords)
-        self._source = source = Source(as_dataset(dataset), divided.fields)
+        self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
         self._fields = fields = Fields(
             source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
@@ -207,8 +207,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         Where the logger ``batchloom`` logs at level ``INFO``, each epoch logs this line as it ends.
         """
-        found = self._native.metrics()
-        return Metrics(*found[:-1], *self._delivery.copies(), found[-1])
+        measured = self._native.metrics()
+        return Metrics(*measured[:-1], *self._delivery.copies(), measured[-1])
 
     def steps(self, end: int | None = None) -> Iterator[Batch]:
         """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.
@@ -299,7 +299,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             RangeError: There is no such step.
             StateError: The state is of another run, or of another epoch.
         """
-        if current(self._source.dataset) is not self._source.dataset:
+        if refresh(self._source.dataset) is not self._source.dataset:
             # torch has moved arrays to shared memory; the run follows them with its next epoch.
             return DataLoader.replay(copy.copy(self), epoch, step, state=state)
         plan = engine_plan(self.plan(epoch))
@@ -347,7 +347,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         if self._is_over:
             return self._nothing()
-        if (now := current(self._source.dataset)) is not self._source.dataset:
+        if (now := refresh(self._source.dataset)) is not self._source.dataset:
             self._renew(now)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
@@ -460,14 +460,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         upcoming = self._native.plan(None)
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
         if self._lists is None:
-            return made_plan(plan, self._order.rule, self._source.number)
+            return wrap_plan(plan, self._order.rule, self._source.number)
         if plan.epoch not in (upcoming.epoch, self._lists.epoch) and not self._lists.foresees:
             raise ArgumentError(
                 f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "
                 "or a sampler with set_epoch"
             )
         lists = self._lists.at(plan.epoch)
-        return made_plan(plan.with_lists(engine_rule(lists)), lists)
+        return wrap_plan(plan.with_lists(engine_rule(lists)), lists)
 
     def set_epoch(self, epoch: int) -> None:
         """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
@@ -507,7 +507,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         self._follow()
         self._settle_seed()
-        state = self._native.state(None if batches is None else used(batches, self._native.handed_over))
+        state = self._native.state(None if batches is None else count_used(batches, self._native.handed_over))
         return state | self._count.entry(state["epoch"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -551,7 +551,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         count = self._count
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
         mixture = self._source.mixture
-        renewed = dataset if mixture is None else over(mixture, dataset)
+        renewed = dataset if mixture is None else with_dataset(mixture, dataset)
         place = {"dataset": renewed, "batching": plan.batching, "seed": plan.seed}
         DataLoader.__init__(self, **{**recipe, **same, **place})
         self._recipe, self._lists = recipe | {"dataset": renewed}, lists

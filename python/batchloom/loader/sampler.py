@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, Unpack
 
 import batchloom._native as engine
-from batchloom.arguments import Shuffle, integer, used
+from batchloom.arguments import Shuffle, count_used, integer
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.mixture import Mixture
@@ -17,7 +17,7 @@ from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.torch.lists import EpochSampler
 from batchloom.plan.attributes import PlanAttributes
 from batchloom.plan.options import PlanKeywords, PlanOptions
-from batchloom.plan.plan import Plan, engine_plan, made_plan
+from batchloom.plan.plan import Plan, engine_plan, wrap_plan
 from batchloom.ranks.ranks import RankFinder
 
 
@@ -73,8 +73,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
             raise ArgumentError(
                 "ban is given, and lists of samples hold no weights; expected DataLoader(..., ban=...), or None"
             )
-        PlanOptions.given("BatchSampler", shuffle, options)
-        samples, sizes = _counted(data)
+        PlanOptions.from_keywords("BatchSampler", shuffle, options)
+        samples, sizes = _count_samples(data)
         self._ranks = RankFinder(rank, world_size, distributed=distributed)
         first_rank, first_world_size = self._ranks.given or (0, 1)
         plan = Plan(
@@ -146,7 +146,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
         Raises:
             ArgumentError: The iteration handed over fewer batches.
         """
-        state = self._run.state(None if batches is None else used(batches, self._run.handed_over))
+        state = self._run.state(None if batches is None else count_used(batches, self._run.handed_over))
         return state | self._count.entry(state["epoch"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -163,9 +163,9 @@ class BatchSampler(PlanAttributes, EpochSampler):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy starts from: the place in the run. It finds its rank anew."""
-        plan, state = made_plan(self._run.plan(None), self._batching), self._run.state()
+        plan, state = wrap_plan(self._run.plan(None), self._batching), self._run.state()
         ranks = RankFinder(*(self._ranks.given or (None, None)))
-        return {**vars(self), "_run": (plan, state), "_ranks": ranks, "_count": self._count.copied(state["epoch"])}
+        return {**vars(self), "_run": (plan, state), "_ranks": ranks, "_count": self._count.copy(state["epoch"])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         plan, place = state["_run"]
@@ -175,7 +175,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
     def __repr__(self) -> str:
         return f"BatchSampler({many(self._run.current().samples, 'sample')}, {self.batching}, epoch {self.epoch})"
 
-    def _whole(self, epoch: int) -> Plan:
+    def _plan_all_ranks(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
 
         Raises:
@@ -187,13 +187,13 @@ class BatchSampler(PlanAttributes, EpochSampler):
                 f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
                 "of 1, as the loader deals batches to ranks itself"
             )
-        return made_plan(self._dealt(self._run.plan(epoch), 0, 1), self._batching)
+        return wrap_plan(self._deal(self._run.plan(epoch), 0, 1), self._batching)
 
     def _at_place(self, plan: engine.Plan) -> Plan:
         """Return what is left of an epoch for the rank and the world size of now."""
-        return made_plan(self._dealt(plan, *self._ranks.find()), self._batching)
+        return wrap_plan(self._deal(plan, *self._ranks.find()), self._batching)
 
-    def _dealt(self, plan: engine.Plan, rank: int, world_size: int) -> engine.Plan:
+    def _deal(self, plan: engine.Plan, rank: int, world_size: int) -> engine.Plan:
         return plan if (rank, world_size) == (plan.rank, plan.world_size) else plan.in_world(rank, world_size)
 
     def _begin(self) -> engine.Iteration:
@@ -237,7 +237,7 @@ class _EpochBatches:
         return next(self._batches)
 
 
-def _counted(data: Any) -> tuple[int, Any]:
+def _count_samples(data: Any) -> tuple[int, Any]:
     """Return the number of samples, and their sizes where they have some."""
     if isinstance(data, Mixture):
         raise ArgumentError(

@@ -1,7 +1,7 @@
-"""`Source`: the samples of a loader, and the facts about them that later stages need.
+"""`LoaderSamples`: the samples of a loader, and the facts about them that later stages need.
 
-Stages read these facts here: plans need the samples (`PlanSource`), and fields need the contents of a
-sample (`FieldSource`). The loader and the delivery read the samples of the dataset directly.
+Stages read these facts here: plans need the samples (`PlanSamples`), and fields need the contents of a
+sample (`FieldSamples`). The loader and the delivery read the samples of the dataset directly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import batchloom._native as _native
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.dataset.base import Dataset, current, samples_of
+from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
 from batchloom.errors import ArgumentError
@@ -22,7 +22,7 @@ from batchloom.samples.draws import draws_of
 from batchloom.samples.label_counts import LabelCounts
 
 
-class Source:
+class LoaderSamples:
     """The samples that a loader iterates over.
 
     Attributes:
@@ -44,7 +44,7 @@ class Source:
 
     def __init__(self, data: Dataset[Any] | Mixture, options: FieldOptions) -> None:
         self.mixture = data if isinstance(data, Mixture) else None
-        dataset = current(data.dataset if isinstance(data, Mixture) else data)
+        dataset = refresh(data.dataset if isinstance(data, Mixture) else data)
         if options.collate is not None and not samples_of(dataset).location.is_on_demand:
             dataset = one_by_one(dataset)
         self.dataset: Dataset[Any] = dataset

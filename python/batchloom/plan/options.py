@@ -22,13 +22,13 @@ from batchloom.arguments import (
     boolean,
     choice,
     integer,
+    read_shuffle,
     require_known,
-    shuffled,
 )
 from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
-from batchloom.samples.bans import banned_numbers
-from batchloom.samples.draws import described, draws_of, grouping_of
+from batchloom.samples.bans import read_ban
+from batchloom.samples.draws import describe_draws, draws_of, grouping_of
 
 
 class OrderKeywords(TypedDict, total=False):
@@ -55,7 +55,7 @@ class PlanKeywords(OrderKeywords, total=False):
     seed: int
 
 
-class PlanSource(Protocol):
+class PlanSamples(Protocol):
     """The facts about samples that `PlanOptions` needs."""
 
     @property
@@ -85,7 +85,7 @@ class NumberedSamples:
 
     def shuffle(self, shuffle: Shuffle) -> tuple[str, bool]:
         """Return the random order as the engine names it."""
-        return shuffled(shuffle), False
+        return read_shuffle(shuffle), False
 
     def draws(self, options: PlanOptions) -> _native.Draws | None:
         """Return the draws of an epoch; ``None`` if it is every sample once."""
@@ -174,7 +174,7 @@ class PlanOptions:
     ban: Iterable[Any] | None = None
 
     @classmethod
-    def given(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
+    def from_keywords(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
         """Return the options that arguments of ``owner`` give.
 
         Raises:
@@ -183,7 +183,7 @@ class PlanOptions:
         require_known(owner, keywords, PlanKeywords)
         return cls(shuffle=shuffle, **keywords)
 
-    def native(self, rule: Rule, source: PlanSource) -> dict[str, Any]:
+    def native(self, rule: Rule, source: PlanSamples) -> dict[str, Any]:
         """Return the options as the engine takes them.
 
         Args:
@@ -209,9 +209,9 @@ class PlanOptions:
             "balance": boolean("balance", self.balance),
             "largest_first": boolean("largest_first", self.largest_first),
             "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
-            "pad_to": padded_to(self.pad_to, self.truncate),
+            "pad_to": read_pad_to(self.pad_to, self.truncate),
             "draws": source.draws(self),
-            "ban": None if self.ban is None else banned_numbers(self.ban, samples, source.number),
+            "ban": None if self.ban is None else read_ban(self.ban, samples, source.number),
             "grouping": grouping,
         }
 
@@ -229,25 +229,25 @@ class PlanOptions:
     @classmethod
     def of(cls, plan: _native.Plan) -> PlanOptions:
         """Return the options of a plan. Weights, classes and keys are arrays of numbers that mean the same."""
-        found = plan.options
-        weights, num_samples, classes = described(found["draws"])
-        name, keys = found["grouping"] or (None, None)
+        options = plan.options
+        weights, num_samples, classes = describe_draws(options["draws"])
+        name, keys = options["grouping"] or (None, None)
         numbers = None if keys is None else numpy.from_dlpack(keys)
-        padded = {} if found["pad_to"] is None else dict(zip(("pad_to", "truncate"), found["pad_to"], strict=True))
+        padded = {} if options["pad_to"] is None else dict(zip(("pad_to", "truncate"), options["pad_to"], strict=True))
         same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban")
         return cls(
-            shuffle=found["shuffle"] if found["shuffle"] == RUNS else found["shuffle"] == "samples",
+            shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,
             num_samples=num_samples,
             balanced_by=classes,
             homogeneous_by=numbers if name == "homogeneous_by" else None,
             distinct_by=numbers if name == "distinct_by" else None,
             **padded,
-            **{option: found[option] for option in same},
+            **{option: options[option] for option in same},
         )
 
 
-def padded_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None:
+def read_pad_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None:
     """Return the lengths that batches are padded to, and the treatment of longer samples; ``None`` for the longest.
 
     Raises:

@@ -15,10 +15,9 @@ from batchloom.arguments import U32, Shuffle, caller, integer, resolve_index
 from batchloom.batching.rules import Rule, engine_rule, rule
 from batchloom.errors import ArgumentError, many
 from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
-from batchloom.samples.draws import restored, written
-from batchloom.samples.label_counts import LabelCounts, engine_counts, read_counts
-from batchloom.samples.label_counts import label_counts as counted
-from batchloom.samples.sizes import Sizes, checked, read
+from batchloom.samples.draws import pickle_draws, restore_draws
+from batchloom.samples.label_counts import LabelCounts, as_label_counts, engine_counts, read_counts
+from batchloom.samples.sizes import Sizes, check_sizes, read_sizes
 
 # Modules whose loaders read a batch sampler once an epoch.
 READERS = ("torch.utils.data", "torchdata.", "accelerate.")
@@ -127,15 +126,16 @@ class Plan:
         world_size: int = 1,
         **options: Unpack[PlanKeywords],
     ) -> None:
-        known = None if sizes is None else checked(sizes, "sizes", most_dimensions=2)
+        known = None if sizes is None else check_sizes(sizes, "sizes", most_dimensions=2)
         if samples is None:
             if known is None:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
-        self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
+        self._batching, self._read, counts = rule(batch_size, batching), 0, as_label_counts(label_counts)
         self._number: Numbered | None = None
         samples = integer("samples", samples)
-        native = PlanOptions.given("Plan", shuffle, options).native(self._batching, NumberedSamples(samples)) | {
+        given = PlanOptions.from_keywords("Plan", shuffle, options)
+        native = given.native(self._batching, NumberedSamples(samples)) | {
             "sizes": None if known is None else engine.borrow(known, "sizes"),
             "labels": engine_counts(counts),
         }
@@ -277,7 +277,7 @@ class Plan:
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return made_plan(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
+        return wrap_plan(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
@@ -308,7 +308,7 @@ class Plan:
     def sizes(self) -> Sizes | None:
         """The size of each sample; ``None`` if all count the same."""
         sizes = self._native.sizes()
-        return None if sizes is None else read(sizes)
+        return None if sizes is None else read_sizes(sizes)
 
     @property
     def batching(self) -> Rule:
@@ -365,9 +365,9 @@ class Plan:
         options, extents = self._native.options, self._native.extents()
         labels, grouping = options["labels"], options["grouping"]
         plain = options | {
-            "sizes": None if extents is None else read(extents),
+            "sizes": None if extents is None else read_sizes(extents),
             "labels": read_counts(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
-            "draws": written(options["draws"]),
+            "draws": pickle_draws(options["draws"]),
             "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1])),
         }
         return _rebuild, (self.samples, self._batching, plain, *self._place())
@@ -383,7 +383,7 @@ class Plan:
         )
 
 
-def made_plan(native: engine.Plan, batching: Rule, number: Numbered | None = None) -> Plan:
+def wrap_plan(native: engine.Plan, batching: Rule, number: Numbered | None = None) -> Plan:
     """Return the plan that the engine made.
 
     Args:
@@ -415,11 +415,11 @@ def _rebuild(
         "rule": engine_rule(batching),
         "sizes": None if sizes is None else engine.borrow(sizes, "sizes"),
         "labels": engine_counts(labels) if isinstance(labels, LabelCounts) else labels,
-        "draws": restored(options["draws"]),
+        "draws": restore_draws(options["draws"]),
         "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),
     }
     plan = engine.Plan(samples, native, epoch=epoch, rank=rank, world_size=world_size)
-    return made_plan(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
+    return wrap_plan(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
 
 
 def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:

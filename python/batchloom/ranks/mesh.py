@@ -62,17 +62,17 @@ class Mesh:
             ArgumentError: The mesh does not hold all processes.
         """
         coordinates = self._coordinates(rank, world_size)
-        found, size = 0, 1
+        data_rank, size = 0, 1
         for (name, length), place in zip(self._sizes.items(), coordinates, strict=True):
             if name in DATA:
-                found, size = found * length + place, size * length
-        return found, size
+                data_rank, size = data_rank * length + place, size * length
+        return data_rank, size
 
     def _coordinates(self, rank: int, world_size: int) -> list[int]:
         held = math.prod(self._sizes.values())
         mesh = self._device_mesh
         if mesh is not None:
-            held = math.prod(_whole(mesh).shape)
+            held = math.prod(_whole_mesh(mesh).shape)
         if held != world_size:
             sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
             raise ArgumentError(
@@ -80,10 +80,10 @@ class Mesh:
                 "all of them"
             )
         if mesh is not None:
-            found = mesh.get_coordinate()
-            if found is None:
+            coordinates = mesh.get_coordinate()
+            if coordinates is None:
                 raise ArgumentError(f"rank {rank} is not in the mesh {mesh}; expected a mesh of all processes")
-            return list(found)
+            return list(coordinates)
         places = []
         for size in reversed(self._sizes.values()):
             rank, place = divmod(rank, size)
@@ -99,7 +99,7 @@ def is_mesh(distributed: Any) -> bool:
     return isinstance(distributed, Mapping) or hasattr(distributed, "get_coordinate")
 
 
-def _whole(mesh: Any) -> Any:
+def _whole_mesh(mesh: Any) -> Any:
     """Return the whole mesh that a part such as ``mesh["dp"]`` was taken from."""
     if hasattr(mesh, "_get_root_mesh"):
         return mesh._get_root_mesh()

@@ -57,7 +57,7 @@ class RankOptions:
     distributed: bool | Mapping[str, int] | DeviceMesh = True
 
 
-def _truth(distributed: object) -> bool:
+def _read_distributed(distributed: object) -> bool:
     try:
         return boolean("distributed", distributed)
     except ArgumentError:
@@ -94,7 +94,7 @@ class RankFinder:
         jax: bool = False,
     ) -> None:
         mesh = Mesh(distributed) if distributed is not True and is_mesh(distributed) else None
-        if mesh is None and not _truth(distributed):
+        if mesh is None and not _read_distributed(distributed):
             if rank is not None or world_size is not None:
                 given = {"rank": rank, "world_size": world_size}
                 said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
@@ -105,7 +105,7 @@ class RankFinder:
         if (rank is None) != (world_size is None):
             raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
         self._mesh = mesh
-        self._given = None if rank is None or world_size is None else self._in_mesh(checked(rank, world_size))
+        self._given = None if rank is None or world_size is None else self._in_mesh(check_ranks(rank, world_size))
         self._jax = jax
         self._found: Ranks | None = None
         # The name under which the ranks that compared facts are counted.
@@ -148,9 +148,9 @@ class RankFinder:
         # Ranks that are given share no seed: the others would wait for the number of this one.
         _compared[SEED] += self._given is None
         number = _compared[SEED]
-        return lambda: self._drawn(number)
+        return lambda: self._draw_seed(number)
 
-    def _drawn(self, number: int) -> int:
+    def _draw_seed(self, number: int) -> int:
         seed = int.from_bytes(os.urandom(8)) >> 1
         world_size = self.find()[1]
         said = None if self._given is not None else _from_torch()
@@ -194,13 +194,13 @@ class RankFinder:
 
         _compared[name] += 1
         mine = json.dumps({"rank": ranks[0], **facts})
-        found = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
-        first = found.pop("rank")
+        theirs = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
+        first = theirs.pop("rank")
         meeting = f"batchloom/{name}/{_compared[name]}/ranks"
-        differ = [key for key in facts if facts[key] != found.get(key)]
+        differ = [key for key in facts if facts[key] != theirs.get(key)]
         if differ:
             _compared[name] -= 1  # another try meets the same facts
-            here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
+            here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, theirs))
             raise DataError(
                 f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "
                 f"{there}; expected {expected} on every rank. A loader that ranks do not share takes distributed=False"
@@ -220,7 +220,7 @@ class RankFinder:
 _compared: Counter[str] = Counter()
 
 
-def checked(rank: int, world_size: int) -> Ranks:
+def check_ranks(rank: int, world_size: int) -> Ranks:
     """Return a rank and a world size.
 
     Raises:

@@ -12,7 +12,7 @@ from batchloom.errors import ArgumentError, many
 REPEATED = 1 << 20
 
 
-def banned_numbers(ban: Any, samples: int, number: Callable[[str, int], int] | None = None) -> list[int] | None:
+def read_ban(ban: Any, samples: int, number: Callable[[str, int], int] | None = None) -> list[int] | None:
     """Return the numbers of the samples in ``ban``; ``None`` if it is ``None``.
 
     Args:
@@ -30,19 +30,19 @@ def banned_numbers(ban: Any, samples: int, number: Callable[[str, int], int] | N
         raise ArgumentError(f"ban is {ban!r}; expected numbers of samples, as in ban=[17]")
     if is_mask(ban):
         raise ArgumentError("ban is a mask; expected numbers of samples, as in ban=numpy.flatnonzero(mask)")
-    found: list[int] = []
+    numbers: list[int] = []
     for sample in ban:
-        if len(found) >= samples + REPEATED:
+        if len(numbers) >= samples + REPEATED:
             raise ArgumentError(
-                f"ban gave {many(len(found), 'number')} of {many(samples, 'sample')}; expected each of them once"
+                f"ban gave {many(len(numbers), 'number')} of {many(samples, 'sample')}; expected each of them once"
             )
         if isinstance(sample, tuple):
             if number is None or len(sample) != 2:
                 raise ArgumentError(f"ban has {sample!r}; expected numbers of samples, as in ban=[17]")
-            found.append(number(*sample))
+            numbers.append(number(*sample))
             continue
         banned = integer("a sample in ban", sample)
         if banned >= samples:
             raise out_of_range("sample", banned, samples, " in ban")
-        found.append(banned)
-    return found
+        numbers.append(banned)
+    return numbers

@@ -9,7 +9,7 @@ import numpy
 from batchloom.arguments import integer
 from batchloom.errors import ArgumentError
 from batchloom.samples.keys import classes_of
-from batchloom.samples.per_sample import read, require_each
+from batchloom.samples.per_sample import read_each, require_each
 
 Array = numpy.ndarray[Any, Any]
 
@@ -40,11 +40,11 @@ def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: A
         return _native.Draws.balanced(_native.borrow(classes, "balanced_by"), number)
     if weights is None:
         return None if number is None else _native.Draws.weighted(number, None)
-    each = numpy.ascontiguousarray(read("weights", weights, "biuf", samples), numpy.float64)
+    each = numpy.ascontiguousarray(read_each("weights", weights, "biuf", samples), numpy.float64)
     return _native.Draws.weighted(number, _native.borrow(each, "weights"))
 
 
-def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
+def describe_draws(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
     """Return the weights of samples in proportion, the number of draws and the class of each sample, where known."""
     if draws is None:
         return None, None, None
@@ -81,21 +81,21 @@ def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[st
     return name, _native.borrow(keys.astype(numpy.uint32), name)
 
 
-def written(draws: _native.Draws | None) -> tuple[Any, ...] | None:
-    """Return what :func:`restored` takes, for a pickle."""
+def pickle_draws(draws: _native.Draws | None) -> tuple[Any, ...] | None:
+    """Return what :func:`restore_draws` takes, for a pickle."""
     if draws is None:
         return None
     number, units, sources, exhausted, measure, members, names = draws.written()
     by = None if measure is None else (measure[0], numpy.from_dlpack(measure[1]))
-    arrays = [None if found is None else numpy.from_dlpack(found) for found in (units, members)]
+    arrays = [None if array is None else numpy.from_dlpack(array) for array in (units, members)]
     return number, arrays[0], sources, exhausted, by, arrays[1], names
 
 
-def restored(found: tuple[Any, ...] | None) -> _native.Draws | None:
-    """Return draws that were written."""
-    if found is None:
+def restore_draws(pickled: tuple[Any, ...] | None) -> _native.Draws | None:
+    """Return draws from what :func:`pickle_draws` returned."""
+    if pickled is None:
         return None
-    number, units, sources, exhausted, measure, members, names = found
+    number, units, sources, exhausted, measure, members, names = pickled
     borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
     by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
     return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names)

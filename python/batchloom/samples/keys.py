@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 from batchloom.errors import ArgumentError, DataError
-from batchloom.samples.per_sample import read
+from batchloom.samples.per_sample import read_each
 
 Array = numpy.ndarray[Any, Any]
 
@@ -25,12 +25,12 @@ def classes_of(given: Any, name: str) -> Array:
     """
     if isinstance(given, list | tuple):
         return _codes(name, list(given))
-    values = read(name, given, None, expected="a class for each sample", refused=ArgumentError)
+    values = read_each(name, given, None, expected="a class for each sample", refused=ArgumentError)
     if values.dtype.kind not in "biufcmMSU":
         return _codes(name, values.tolist())
     missing = values != values
     if missing.any():
-        raise _without(name, int(missing.argmax()), values[missing.argmax()])
+        raise _make_error(name, int(missing.argmax()), values[missing.argmax()])
     return numpy.ascontiguousarray(numpy.unique(values, return_inverse=True)[1], numpy.int64)
 
 
@@ -47,7 +47,7 @@ def _codes(name: str, values: list[Any]) -> Array:
     for value in different:
         if _is_missing(value):
             sample = next(sample for sample, each in enumerate(values) if _is_missing(each))
-            raise _without(name, sample, values[sample])
+            raise _make_error(name, sample, values[sample])
     kinds = {_kind(kind): kind for kind in types}
     if len(kinds) > 1:
         samples = sorted(
@@ -88,5 +88,5 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _without(name: str, sample: int, value: Any) -> DataError:
+def _make_error(name: str, sample: int, value: Any) -> DataError:
     return DataError(f"{name} has {value!r} for sample {sample}; expected a class for each sample")

@@ -6,7 +6,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, integer
-from batchloom.samples.sizes import Sizes, checked, read
+from batchloom.samples.sizes import Sizes, check_sizes, read_sizes
 
 
 class LabelCounts:
@@ -28,7 +28,7 @@ class LabelCounts:
     piece: int | None
 
     def __init__(self, counts: Any, piece: int | None = None) -> None:
-        self.counts = checked(counts, "label_counts")
+        self.counts = check_sizes(counts, "label_counts")
         self.piece = None if piece is None else integer("piece", piece, least=1, most=U32)
 
     def __len__(self) -> int:
@@ -40,14 +40,14 @@ class LabelCounts:
         return f"LabelCounts({int(self.counts.sum())} labels in {len(self)} {pieces})"
 
 
-def label_counts(given: Any) -> LabelCounts | None:
+def as_label_counts(given: Any) -> LabelCounts | None:
     """Return the argument ``label_counts``: counts, numbers of samples, or ``None``."""
     return given if given is None or isinstance(given, LabelCounts) else LabelCounts(given)
 
 
 def read_counts(counts: _native.Tensor, piece: int | None) -> LabelCounts:
     """Return counts of the engine."""
-    return LabelCounts(read(counts), piece)
+    return LabelCounts(read_sizes(counts), piece)
 
 
 def engine_counts(counts: LabelCounts | None) -> tuple[_native.Tensor, int | None] | None:

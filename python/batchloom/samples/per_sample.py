@@ -9,7 +9,7 @@ from batchloom.arrays.plain import read_plain
 from batchloom.errors import DataError, DTypeError, Error, many
 
 
-def read(
+def read_each(
     name: str,
     given: Any,
     kinds: str | None,

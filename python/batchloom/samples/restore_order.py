@@ -41,7 +41,7 @@ def restore_order(outputs: Any, index: Any) -> Any:
     samples = _samples(index)
     if _is_array(outputs) and outputs.ndim > 0:
         return _scatter(outputs, _places(samples, len(outputs)))
-    outputs = _listed(outputs)
+    outputs = _to_list(outputs)
     if outputs and all(map(_is_array, outputs)) and all(output.ndim > 0 for output in outputs):
         whole = _concatenate(outputs)
         return _scatter(whole, _places(samples, len(whole)))
@@ -51,7 +51,7 @@ def restore_order(outputs: Any, index: Any) -> Any:
     return [outputs[place] for place in places]
 
 
-def _listed(outputs: Any) -> list[Any]:
+def _to_list(outputs: Any) -> list[Any]:
     if not isinstance(outputs, Iterable) or isinstance(outputs, str | bytes) or _is_array(outputs):
         kind = type(outputs).__name__
         raise DataError(f"outputs is a {kind}; expected an array with a row for each sample, or a list of results")
@@ -83,10 +83,10 @@ def _samples(index: Any) -> Any:
             raise DataError(f"index holds {array.dtype}; expected integers, the `index` of the batches")
         if array.min() < -1:
             raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0, or -1 for a filler")
-    return numpy.concatenate([numpy.zeros(0, numpy.int64), *map(_signed, arrays)])
+    return numpy.concatenate([numpy.zeros(0, numpy.int64), *map(_to_int64, arrays)])
 
 
-def _signed(numbers: Any) -> Any:
+def _to_int64(numbers: Any) -> Any:
     """Return integers as int64; larger ones become the largest int64, which numbers no sample."""
     if numbers.dtype.kind == "u":
         numbers = numpy.minimum(numbers.astype(numpy.uint64), numpy.iinfo(numpy.int64).max)
@@ -109,7 +109,7 @@ def _framework(array: Any) -> Framework:
 
 def _on_cpu(value: Any) -> Any:
     framework = _framework(value)
-    return framework.to_host(framework.plain(value))
+    return framework.to_host(framework.to_plain(value))
 
 
 def _concatenate(arrays: Sequence[Any]) -> Any:

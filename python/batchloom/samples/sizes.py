@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 from batchloom.arguments import U32
 from batchloom.errors import DataError
-from batchloom.samples.per_sample import read as read_each
+from batchloom.samples.per_sample import read_each
 
 Sizes = numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
 
@@ -21,7 +21,7 @@ class HasSizes:
         return None
 
 
-def checked(sizes: Any, name: str, most_dimensions: int = 1, samples: int | None = None) -> Sizes:
+def check_sizes(sizes: Any, name: str, most_dimensions: int = 1, samples: int | None = None) -> Sizes:
     """Return ``sizes`` as uint32, one for each of ``samples`` where their number is given.
 
     Raises:
@@ -52,19 +52,19 @@ def longest(offsets: numpy.ndarray[Any, Any], samples: int) -> int:
     return int((offsets[samples:] - offsets[: len(offsets) - samples]).max())
 
 
-def read(sizes: Any) -> Sizes:
+def read_sizes(sizes: Any) -> Sizes:
     """Return sizes of the engine as an array of NumPy, without a copy."""
     return numpy.asarray(numpy.from_dlpack(sizes), dtype=numpy.uint32)
 
 
-def offsets(label: str, places: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+def copy_offsets(label: str, places: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     """Return a copy of offsets as int64.
 
     Raises:
         DataError: One is too large for any array.
     """
-    found = places.astype(numpy.int64)
-    if places.dtype.kind == "u" and (found < 0).any():
-        at = int((found < 0).argmax())
+    copy = places.astype(numpy.int64)
+    if places.dtype.kind == "u" and (copy < 0).any():
+        at = int((copy < 0).argmax())
         raise DataError(f"{label}: offset {at} is {places[at]}; expected numbers of values, which are less than 2**63")
-    return found
+    return copy

@@ -86,8 +86,8 @@ def test_a_framework_that_is_not_imported_is_not_loaded(interpreter):
         import sys
         from batchloom.arrays import frameworks
 
-        assert frameworks.loaded("torch") is None and frameworks.loaded("jax") is None
-        assert [each.__name__ for each in frameworks.all_loaded()] == ["batchloom.arrays.numpy"]
+        assert frameworks.find_loaded("torch") is None and frameworks.find_loaded("jax") is None
+        assert [each.__name__ for each in frameworks.list_loaded()] == ["batchloom.arrays.numpy"]
         assert "torch" not in sys.modules
         """
     )

@@ -266,7 +266,7 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, buffers, monkeyp
     """Before a step, or when it is done but nobody knows yet: every third time."""
     loader, host, _ = pair(way, kind, buffers=buffers)
     expected = seen(host())
-    made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (BatchMaker, "__call__")]
+    made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_hand_over"), (BatchMaker, "__call__")]
     for owner, name in made:
         method, calls = getattr(owner, name), itertools.count()
 

@@ -166,7 +166,7 @@ def test_the_stream_that_gathers_waits_for_what_it_reads(mode, kind, monkeypatch
         if isinstance(self._resident, Shards):
             copies += self._resident._held[self._resident._shard]._sent
         assert copies
-        assert {copy._event for copy in copies} <= self._transfer.current().knows
+        assert {copy._event for copy in copies} <= self._transfer.current_stream().knows
         blocks_seen.append(len(copies))
         return found
 

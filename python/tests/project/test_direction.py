@@ -55,7 +55,7 @@ def imported(text, name):
 
 
 def nearest(path):
-    """The file that has what an import names: `arrays.field` for `arrays.field.Field`."""
+    """The file that has what an import names: `arrays.field` for `arrays.field.BorrowedArray`."""
     while path and path not in FILES:
         path = path.rpartition(".")[0]
     return path
@@ -160,7 +160,7 @@ def test_no_circle_of_files():
         ("import batchloom._native as _native", {"_native"}),
         ("from batchloom._native import Tensor", {"_native"}),
         ("from batchloom.arrays import frames, torch", {"arrays.frames", "arrays.torch"}),
-        ("from batchloom.arrays.field import Field", {"arrays.field"}),
+        ("from batchloom.arrays.field import BorrowedArray", {"arrays.field"}),
         ("from batchloom import plan, DataLoader", {"plan", ""}),
         ("def f():\n    from batchloom.device.shards import Shards", {"device.shards"}),
         ("if TYPE_CHECKING:\n    import batchloom.loader.loader", {"loader.loader"}),

@@ -11,8 +11,8 @@ from batchloom.arguments import caller, choice
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
-from batchloom.dataset.map.shared_generators import shared_draw
-from batchloom.dataset.map.source import ItemSource, described, short
+from batchloom.dataset.map.shared_generators import find_shared_draw
+from batchloom.dataset.map.source import ItemSource, describe_error, shorten
 from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
@@ -106,7 +106,7 @@ class MapDataset(Dataset[Any]):
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._samples = ItemSamples(source, sizes, options)
-        if options.workers == "threads" and (drawing := shared_draw(fn, items)) is not None:
+        if options.workers == "threads" and (drawing := find_shared_draw(fn, items)) is not None:
             warnings.warn(
                 f"{drawing} draws from a generator that threads share, so its numbers depend on timing and do not "
                 'resume; use the parameter rng of fn, or workers="processes", where they are seeded for each sample',
@@ -144,16 +144,16 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         options = self.options
         for number, part in enumerate(parts):
             for name in ("workers", "on_error", "columns"):
-                found, expected = getattr(part.options, name), getattr(options, name)
-                if found != expected:
+                theirs, ours = getattr(part.options, name), getattr(options, name)
+                if theirs != ours:
                     raise ArgumentError(
-                        f"{name} is {expected!r} in dataset 0 and {found!r} in dataset {number}; expected the same"
+                        f"{name} is {ours!r} in dataset 0 and {theirs!r} in dataset {number}; expected the same"
                     )
             if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
         sources = [part.source for part in parts]
         return MapDataset(
-            JoinedItems([(part.source.items, part.chosen()) for part in parts]),
+            JoinedItems([(part.source.items, part.list_selected()) for part in parts]),
             JoinedFunction([(each.fn, each.takes_rng) for each in sources], source),
             sizes=None if self.own_sizes is None else numpy.concatenate([part.sizes() for part in parts]),
             columns=options.columns,
@@ -185,7 +185,7 @@ def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
         return key(item)
     except Exception as error:
         raise SampleError(
-            f"the size of item {number} ({short(item)}) could not be had: {described(error)}", number, item
+            f"the size of item {number} ({shorten(item)}) could not be had: {describe_error(error)}", number, item
         ) from error
 
 

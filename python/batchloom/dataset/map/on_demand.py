@@ -16,7 +16,7 @@ from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.source import SampleSource
 from batchloom.dataset.samples import Memory, Recipe, Samples, override
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import Sizes, checked
+from batchloom.samples.sizes import Sizes, check_sizes
 
 if TYPE_CHECKING:
     from batchloom.batching.rules import Rule
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
 LEAST, MOST = 1 << 16, 8
 
-Source = TypeVar("Source", bound=SampleSource)
+SomeSource = TypeVar("SomeSource", bound=SampleSource)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ReadOptions:
     workers: str = "threads"
 
 
-class OnDemandSamples(Samples, Generic[Source]):
+class OnDemandSamples(Samples, Generic[SomeSource]):
     """Samples of a source, which are read when their batch is formed, and never before.
 
     Attributes:
@@ -58,11 +58,11 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     location = ON_DEMAND
 
-    def __init__(self, source: Source, sizes: Any = None, options: ReadOptions | None = None) -> None:
+    def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
-        self._variable = self._named_variable(LateFieldNames())
+        self._variable = self._name_variable(LateFieldNames())
         self.own_sizes: Sizes | None = (
-            None if sizes is None else numpy.array(checked(sizes, "sizes", samples=len(source)))
+            None if sizes is None else numpy.array(check_sizes(sizes, "sizes", samples=len(source)))
         )
         if self.own_sizes is None and self.options.columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
@@ -72,7 +72,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
             require_picklable(self._reader)
 
-    def _named_variable(self, names: LateFieldNames) -> list[str]:
+    def _name_variable(self, names: LateFieldNames) -> list[str]:
         """Return the names of the fields that are as long as the size of their sample."""
         return [names.name("columns", field) for field in self.options.columns or ()]
 
@@ -82,7 +82,7 @@ class OnDemandSamples(Samples, Generic[Source]):
 
     @override
     def sizes(self) -> Sizes | None:
-        chosen = self.chosen()
+        chosen = self.list_selected()
         return self.own_sizes if self.own_sizes is None or chosen is None else self.own_sizes[chosen]
 
     def sample(self, sample: int) -> Any:
@@ -100,7 +100,7 @@ class OnDemandSamples(Samples, Generic[Source]):
     @override
     def field_names(self, rule: Rule) -> LateFieldNames:
         names = LateFieldNames()
-        self._named_variable(names)
+        self._name_variable(names)
         return names
 
     @override
@@ -112,45 +112,47 @@ class OnDemandSamples(Samples, Generic[Source]):
         structure = self._reader.structures.of_text(nesting)
         own = len(structure.names)
         frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
-        found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
+        with_frameworks = tuple(
+            Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
+        )
         further = [name for name, _ in columns[own:]]
         if BOUNDARIES in further:
             further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
         build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
-        return Schema(found, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
+        return Schema(with_frameworks, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
 
     @override
     def engine(self) -> _native.Dataset:
-        return self._read_by(self._reader)
+        return self._make_engine(self._reader)
 
     @override
     def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         assert isinstance(fields.namer.names, LateFieldNames)
         whole = fields.whole is not None
-        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names, fields.floats)
+        reader = self._reader.with_functions(fields.slot_functions, fields.whole, fields.namer.names, fields.floats)
         if whole and self.options.on_error == "skip":
             raise ArgumentError(
                 'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
                 'expected on_error="raise", or slots of single fields'
             )
         if self.options.workers == "threads":
-            return self._read_by(reader, whole=whole), None
+            return self._make_engine(reader, whole=whole), None
         from batchloom.dataset.map.processes import SampleProcesses, require_picklable
 
         # As many as the loader has threads: each waits for one.
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
-        return self._read_by(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
+        return self._make_engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
 
-    def _read_by(
+    def _make_engine(
         self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
     ) -> _native.Dataset:
         """Return the samples as the engine sees them, which ``reader`` reads, here or in processes."""
         sizes = None if self.own_sizes is None else _native.borrow(self.own_sizes, "sizes")
         fields = None if self.options.columns is None else self._variable
         skips = self.options.on_error == "skip"
-        found = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
-        return found if self.selection is None else found.select(self.selection)
+        dataset = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
+        return dataset if self.selection is None else dataset.select(self.selection)
 
 
 def _cores() -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.dataset.map.reader import SampleReader
-from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickled, status_of, work
+from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickle_value, status_of, work
 from batchloom.errors import ArgumentError
 
 
@@ -85,12 +85,12 @@ class SampleProcesses:
             return request, [self._outcome(outcome) for outcome in outcomes]
         return [self._outcome(outcome) for outcome in answer]
 
-    def _outcome(self, found: Any) -> Any:
-        if isinstance(found, tuple):
-            structure, fields = found
+    def _outcome(self, outcome: Any) -> Any:
+        if isinstance(outcome, tuple):
+            structure, fields = outcome
             self._reader.require_named(structure, (dtype for dtype, _ in fields))
             return self._reader.structures.add(structure), fields
-        return found
+        return outcome
 
     def __del__(self) -> None:
         # At the end of the interpreter, names of this module may be gone: suppress is one of them.
@@ -148,7 +148,7 @@ class Worker:
         try:
             self._process.start()
             end.close()
-            self._connection.send_bytes(pickled(starter.reader))
+            self._connection.send_bytes(pickle_value(starter.reader))
             self._send_file(status.file)
         except BaseException:
             self.close()
@@ -163,7 +163,7 @@ class Worker:
         self._known = {*self._known.difference(gone), number}
         # If the process has ended, the next request says so.
         with suppress(OSError):
-            self._connection.send_bytes(SEGMENT + pickled((number, segment.size, gone)))
+            self._connection.send_bytes(SEGMENT + pickle_value((number, segment.size, gone)))
             self._send_file(segment.file)
         return gone
 
@@ -174,7 +174,7 @@ class Worker:
 
     def layout_message(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> bytes:
         """Return the message of the structure that a text stands for, and of the types and shapes of arrays."""
-        return LAYOUT + pickled((number, self._structures.of_text(text), fields))
+        return LAYOUT + pickle_value((number, self._structures.of_text(text), fields))
 
     def look(self, is_called_off: bool) -> bool:
         """Return whether the process is alive; note that its request was called off."""
@@ -217,7 +217,7 @@ def require_picklable(reader: SampleReader) -> None:
         ArgumentError: They do not pickle.
     """
     try:
-        pickled(reader)
+        pickle_value(reader)
     except Exception as error:
         raise ArgumentError(
             f'workers is "processes", and the items or a function do not pickle: {type(error).__name__}: {error}; '

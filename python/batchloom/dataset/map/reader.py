@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-from batchloom.dataset.map.source import Refused, SampleSource, described, failed
+from batchloom.dataset.map.source import Refused, SampleSource, describe_error, make_sample_error
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
 
@@ -44,16 +44,16 @@ class SampleReader:
         Raises:
             SampleError: It cannot be had.
         """
-        for found in self.samples((number,), seed, epoch):
-            if type(found) is Refused:
-                raise found.error from found.error.__cause__
-        return found
+        for sample in self.samples((number,), seed, epoch):
+            if type(sample) is Refused:
+                raise sample.error from sample.error.__cause__
+        return sample
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples as the source gives them, or the reason that one cannot be had, until ``stop`` is true."""
         return self.source.samples(numbers, seed, epoch, stop)
 
-    def beside(
+    def with_functions(
         self,
         slot_functions: dict[str, SlotFunction],
         whole: Callable[[list[Any]], Any] | None,
@@ -78,7 +78,7 @@ class SampleReader:
             SampleError: The sample cannot be made, or a part of it is neither an array nor a number.
             ArgumentError: An argument of the loader names a field that is not there.
         """
-        structure, arrays = self._taken(number, self.sample(number, seed, epoch))
+        structure, arrays = self._take_apart(number, self.sample(number, seed, epoch))
         self.require_named(structure, (array.dtype for array in arrays))
         return structure, arrays
 
@@ -93,11 +93,11 @@ class SampleReader:
             named.require(structure.field_names(dtypes))
             self.named = None
 
-    def _taken(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def _take_apart(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
         try:
-            return self.structures.taken(sample)
+            return self.structures.take_apart(sample)
         except Error as error:
-            raise failed(number, self.source.item(number), str(error)) from error
+            raise make_sample_error(number, self.source.item(number), str(error)) from error
 
     def batch(
         self, numbers: list[int], seed: int, epoch: int, stop: Any
@@ -113,10 +113,10 @@ class SampleReader:
                 return None
             samples.append(self.sample(number, seed, epoch))
         try:
-            return self.structures.taken(self.whole(samples) if self.whole is not None else samples)
+            return self.structures.take_apart(self.whole(samples) if self.whole is not None else samples)
         except Exception as error:
             named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
-            message = f"the batch of samples {named} could not be made: {described(error)}"
+            message = f"the batch of samples {named} could not be made: {describe_error(error)}"
             raise SampleError(message, numbers[0]) from error
 
     def attempt(self, number: int, seed: int, epoch: int) -> Any:
@@ -145,9 +145,9 @@ class SampleReader:
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         put, place, others = slots.put, -1, {}
-        for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
-            if not put(place, found):
-                others[place] = self._put(slots, text, place, numbers[place], found)
+        for place, sample in enumerate(self.samples(numbers, seed, epoch, stop)):
+            if not put(place, sample):
+                others[place] = self._put(slots, text, place, numbers[place], sample)
         are_there = place + 1 == len(numbers) and not any(others.values())
         return None if are_there else [others.get(place) for place in range(place + 1)]
 
@@ -156,7 +156,7 @@ class SampleReader:
         if type(sample) is Refused:
             return sample.error
         try:
-            structure, arrays = self._taken(number, sample)
+            structure, arrays = self._take_apart(number, sample)
         except SampleError as error:
             return error
         if structure is self.structures.of_text(text) and slots.put_arrays(place, arrays):

@@ -49,18 +49,18 @@ class SeededGenerators:
         if self.are_drawn:
             return answer()
         self._watch()
-        found = answer()
+        reply = answer()
         self.is_first = False
         if self.are_drawn or not self._have_moved():
-            return found
+            return reply
         self.are_drawn = True
         return answer()
 
     def first(self, read: Callable[[], T]) -> T:
         """Return a sample of the first request, read again if it draws."""
-        found = read()
+        sample = read()
         if self.are_drawn or not self._have_moved():
-            return found
+            return sample
         self.are_drawn = True
         return read()
 

@@ -14,13 +14,13 @@ NAMES = ("Random", "Rand", "ColorJitter", "AutoAugment", "RandAugment", "Trivial
 DEPTH = 4
 
 
-def shared_draw(*holders: Any) -> str | None:
+def find_shared_draw(*holders: Any) -> str | None:
     """Return the name of a known transform that draws from shared generators, in functions or in what they hold."""
     seen: set[int] = set()
     for holder in holders:
-        found = _find(holder, DEPTH, seen)
-        if found is not None:
-            return found
+        name = _find(holder, DEPTH, seen)
+        if name is not None:
+            return name
     return None
 
 
@@ -32,9 +32,9 @@ def _find(value: Any, depth: int, seen: set[int]) -> str | None:
         return None
     seen.add(id(value))
     for part in _parts(value):
-        found = _find(part, depth - 1, seen)
-        if found is not None:
-            return found
+        name = _find(part, depth - 1, seen)
+        if name is not None:
+            return name
     return None
 
 

@@ -21,7 +21,7 @@ _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 200
 
 
-def short(item: Any) -> str:
+def shorten(item: Any) -> str:
     """Return the text of an item for a message, cut."""
     try:
         return _short.repr(item)
@@ -81,14 +81,14 @@ class ItemSource:
             try:
                 item = items[number]
                 if fn is None:
-                    found = item
+                    sample = item
                 elif draws:
-                    found = fn(item, rng=generator(seed, epoch, number))
+                    sample = fn(item, rng=generator(seed, epoch, number))
                 else:
-                    found = fn(item)
+                    sample = fn(item)
             except Exception as error:
-                found = Refused(failed(number, item, described(error)), error)
-            yield found
+                sample = Refused(make_sample_error(number, item, describe_error(error)), error)
+            yield sample
 
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""
@@ -103,13 +103,13 @@ class Refused:
         error.__cause__ = cause
 
 
-def failed(number: int, item: Any, reason: str) -> SampleError:
+def make_sample_error(number: int, item: Any, reason: str) -> SampleError:
     """Return the error of a sample that cannot be had."""
-    named = "" if item is None else f" (item {short(item)})"
+    named = "" if item is None else f" (item {shorten(item)})"
     return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type and the message of any error, even of one that cannot be turned into text."""
     try:
         return f"{type(error).__name__}: {error}"

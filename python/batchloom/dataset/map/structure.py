@@ -46,9 +46,9 @@ class Node:
         parts = ", ".join(map(str, self.children))
         return f"[{parts}]" if self.kind is list else f"{'' if self.kind is tuple else self.kind.__name__}({parts})"
 
-    def built(self, arrays: Any) -> Any:
+    def build(self, arrays: Any) -> Any:
         """Return the arrays of an iterator in this structure."""
-        parts = [child.built(arrays) if isinstance(child, Node) else next(arrays) for child in self.children]
+        parts = [child.build(arrays) if isinstance(child, Node) else next(arrays) for child in self.children]
         if self.kind is dict:
             by_key = dict(zip(self.keys, parts, strict=True))
             return {key: by_key[key] for key in self.listed}
@@ -113,7 +113,7 @@ class Structure:
         root, own = self.root, len(self.names)
 
         def build(arrays: tuple[Any, ...]) -> Any:
-            batch = root.built(iter(arrays[:own])) if isinstance(root, Node) else arrays[0]
+            batch = root.build(iter(arrays[:own])) if isinstance(root, Node) else arrays[0]
             if not further:
                 return batch
             if isinstance(batch, dict):
@@ -135,7 +135,7 @@ class Structures:
         self._of_types: dict[Any, tuple[Structure, list[int]]] = {}
         self._of_text: dict[str, Structure] = {}
 
-    def taken(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def take_apart(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
         """Return the structure of a sample, the same object for the same structure, and its arrays, borrowed.
 
         Raises:
@@ -149,15 +149,15 @@ class Structures:
             structure, places = known
             arrays = [self._array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
         else:
-            found: list[tuple[str, Any]] = []
+            leaves: list[tuple[str, Any]] = []
             try:
-                _collect(sample, "", found)
+                _collect(sample, "", leaves)
             except RecursionError:
                 raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
-            if not found:
+            if not leaves:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
-            arrays = [self._array(name, part) for name, part in found]
-            structure = self._remembered(sample, found, types)
+            arrays = [self._array(name, part) for name, part in leaves]
+            structure = self._remember(sample, leaves, types)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
 
     def _array(self, name: str, part: Any) -> Any:
@@ -166,10 +166,10 @@ class Structures:
             part = float(part)
         return _array(name, part)
 
-    def _remembered(self, sample: Any, found: list[tuple[str, Any]], types: Any) -> Structure:
+    def _remember(self, sample: Any, leaves: list[tuple[str, Any]], types: Any) -> Structure:
         """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
-        names = tuple(name for name, _ in found)
-        known = [_framework(name, part) for name, part in found]
+        names = tuple(name for name, _ in leaves)
+        known = [_framework(name, part) for name, part in leaves]
         usual = next((framework for framework in known if framework is not None), DEFAULT_FRAMEWORK)
         frameworks = tuple(framework or usual for framework in known)
         structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
@@ -227,14 +227,14 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def _collect(value: Any, path: str, found: list[tuple[str, Any]]) -> None:
+def _collect(value: Any, path: str, leaves: list[tuple[str, Any]]) -> None:
     """Append the name and the value of each array in a sample."""
     children = _children(value)
     if children is None:
-        found.append((path or "0", value))
+        leaves.append((path or "0", value))
         return
     for key, child in children:
-        _collect(child, f"{path}.{key}" if path else str(key), found)
+        _collect(child, f"{path}.{key}" if path else str(key), leaves)
 
 
 def _node(value: Any, frameworks: Any) -> Node | str:

@@ -27,7 +27,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.seeded_generators import SeededGenerators
-from batchloom.dataset.map.source import described
+from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.map.structure import Structure
 from batchloom.errors import LoaderError, SampleError
 
@@ -53,7 +53,7 @@ def status_of(memory: mmap.mmap) -> memoryview:
     return memoryview(memory).cast("q")
 
 
-def pickled(value: Any) -> bytes:
+def pickle_value(value: Any) -> bytes:
     """Return the bytes of a value, as processes of ``multiprocessing`` exchange them."""
     return bytes(reduction.ForkingPickler.dumps(value))
 
@@ -65,12 +65,12 @@ def work(connection: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         file = connection.fileno()
-        reader = _received(file)
+        reader = _receive(file)
         status = status_of(mmap.mmap(_file(connection), mmap.PAGESIZE))
         status[SAMPLE] = -1
         answers = _answers(reader, status)
         while True:
-            message = _received(file)
+            message = _receive(file)
             kind = message[:1]
             if kind == SEGMENT:
                 number, size, gone = reduction.ForkingPickler.loads(message[1:])
@@ -85,23 +85,23 @@ def work(connection: Connection) -> None:
 
 
 # A `Connection` says the same, in the time of one or two samples of a fast function.
-def _received(file: int) -> bytes:
+def _receive(file: int) -> bytes:
     """Receive a message.
 
     Raises:
         EOFError: The connection has ended.
     """
-    return _read(file, int.from_bytes(_read(file, HEADER), "big"))
+    return _read_bytes(file, int.from_bytes(_read_bytes(file, HEADER), "big"))
 
 
-def _read(file: int, length: int) -> bytes:
-    found = os.read(file, length)
-    while len(found) < length:
-        more = os.read(file, length - len(found))
+def _read_bytes(file: int, length: int) -> bytes:
+    received = os.read(file, length)
+    while len(received) < length:
+        more = os.read(file, length - len(received))
         if not more:
             raise EOFError
-        found += more
-    return found
+        received += more
+    return received
 
 
 def _send(file: int, message: bytes) -> None:
@@ -125,13 +125,13 @@ def _answer(answers: Answers | Failure, kind: bytes, message: bytes) -> bytes:
     numbers = memoryview(message)[9 : 9 + 8 * count].cast("Q").tolist()
     try:
         answer = answers.to(kind, numbers, message[9 + 8 * count :].decode())
-        return b"" if answer is None else pickled(answer)
+        return b"" if answer is None else pickle_value(answer)
     except SampleError as error:
-        return pickled(_portable(error))
+        return pickle_value(_make_portable(error))
     except LoaderError as error:
-        return pickled(error)
+        return pickle_value(error)
     except Exception as error:
-        return pickled(LoaderError(f"a process failed: {described(error)}"))
+        return pickle_value(LoaderError(f"a process failed: {describe_error(error)}"))
 
 
 def _end_with_parent() -> None:
@@ -147,7 +147,7 @@ def _answers(reader: bytes, status: memoryview) -> Answers | Failure:
     try:
         return Answers(reduction.ForkingPickler.loads(reader), status)
     except Exception as error:
-        return Failure(f"the items or a function cannot be made in another process: {described(error)}")
+        return Failure(f"the items or a function cannot be made in another process: {describe_error(error)}")
 
 
 class Failure:
@@ -216,11 +216,11 @@ class Answers:
     def _read(self, numbers: list[int]) -> tuple[int, list[Any]]:
         seed, epoch, *samples = numbers
         self._parts += 1
-        held, outcomes = self._generators.request(lambda: self._attempted(samples, seed, epoch))
+        held, outcomes = self._generators.request(lambda: self._attempt(samples, seed, epoch))
         self._held[self._parts] = seed, epoch, held
         return self._parts, outcomes
 
-    def _attempted(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
+    def _attempt(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
         """Return the arrays of each sample, and its layout or its error."""
         held: list[Any] = []
         outcomes: list[Any] = []
@@ -245,7 +245,7 @@ class Answers:
         outcomes = self._generators.request(fill)
         if outcomes is None:
             return None
-        return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
+        return [_make_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
 
     def _make_slots(self, layout: int, *places: int) -> _native.Slots:
         """Return the slots of a layout in some places of segments."""
@@ -257,14 +257,18 @@ class Answers:
         memory, places = self._memory(*numbers[3:6]), iter(numbers[6:])
         seed, epoch, samples = self._held[part]
         arrays = [None if held is None else held[field] for held in samples]
-        found = [
+        slots = [
             (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
             for number, sample, start, count in zip(places, places, places, places, strict=True)
         ]
-        functions = {name: partial(self._seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
-        _native.write_slots(writer, bool(concatenates), found, arrays, memory, functions)
+        functions = {
+            name: partial(self._fill_seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()
+        }
+        _native.write_slots(writer, bool(concatenates), slots, arrays, memory, functions)
 
-    def _seeded(self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
+    def _fill_seeded(
+        self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any
+    ) -> None:
         """Fill the slot of a sample; the generators that the function draws from are seeded for it.
 
         They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
@@ -273,13 +277,13 @@ class Answers:
         fill(sample, number, *slot)
 
 
-def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
+def _add(held: list[Any], outcomes: list[Any], attempt: Any) -> None:
     """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
-    if isinstance(found, BaseException):
+    if isinstance(attempt, BaseException):
         held.append(None)
-        outcomes.append(_portable(found))
-    elif found is not None:
-        structure, arrays = found
+        outcomes.append(_make_portable(attempt))
+    elif attempt is not None:
+        structure, arrays = attempt
         held.append(arrays)
         outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
 
@@ -295,14 +299,14 @@ class ProcessReader(SampleReader):
         """Yield samples; the status names each, and the generators that it draws from are seeded for it."""
         generators = self._generators
 
-        def made(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
+        def make_samples(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
             return self.source.samples(self._announce(some, seed, epoch), seed, epoch, stop)
 
         def one(number: int) -> Any:
-            return next(made((number,)))
+            return next(make_samples((number,)))
 
         if not generators.is_first:
-            return made(numbers, stop)
+            return make_samples(numbers, stop)
         wanted = takewhile(lambda _: not stop, numbers)
         return (generators.first(partial(one, number)) for number in wanted)
 
@@ -317,14 +321,14 @@ class ProcessReader(SampleReader):
             yield number
 
 
-def _portable(error: BaseException) -> BaseException:
+def _make_portable(error: BaseException) -> BaseException:
     """Return an error that pickles, with its traceback as text."""
     cause = error.__cause__
     text = "".join(traceback.format_exception(cause if cause is not None else error))
     portable = SampleError(str(error), getattr(error, "sample", -1), None)
     try:
         item = getattr(error, "item", None)
-        reduction.ForkingPickler.loads(pickled(item))  # some items pickle, and cannot be made of that
+        reduction.ForkingPickler.loads(pickle_value(item))  # some items pickle, and cannot be made of that
         portable.item = item
     except Exception:
         portable.item = None

@@ -87,7 +87,7 @@ class Covariates:
         labels, of = self._read_labels(series, rows, ids)
         if columns := _read_columns(self._static, series):
             values = _stack_columns(series, columns, "static", True)
-            return LabelRows(labels, of, {"static": constant("static", columns, values, rows.rows, ids)}, rows)
+            return LabelRows(labels, of, {"static": take_constant("static", columns, values, rows.rows, ids)}, rows)
         is_frame = frames.is_frame(self._static) and not isinstance(self._static, Mapping)
         static = sort_by_id(self._static, id, ids) if is_frame else self._static
         return LabelRows(labels, of, name_fields("static", static), rows)
@@ -105,7 +105,7 @@ class Covariates:
                 "a row for each step; expected 'steps' or 'series', or an array of labels"
             )
         if self._of == "series":
-            return {"labels": constant("labels", columns, values, rows.rows, ids)}, "series"
+            return {"labels": take_constant("labels", columns, values, rows.rows, ids)}, "series"
         return {"labels": rows.fill("labels", values, columns)}, "steps"
 
 
@@ -233,7 +233,7 @@ def sort_by_id(static: Any, id: Any, ids: list[Any] | None) -> Array:
     return values[[places[each] for each in ids]]
 
 
-def constant(role: str, names: list[Any], values: Array, offsets: Array, ids: list[Any] | None) -> Array:
+def take_constant(role: str, names: list[Any], values: Array, offsets: Array, ids: list[Any] | None) -> Array:
     """Return the row of each series of columns that do not change within one.
 
     Raises:

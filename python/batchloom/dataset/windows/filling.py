@@ -122,7 +122,7 @@ def fill_gaps(label: str, values: Any, gaps: Gaps | None, ways: list[Any]) -> An
             values_of_steps[steps, place] = _between(rows[:, place], gaps)
         elif way != "forward":
             values_of_steps[steps, place] = {"zero": 0, "nan": numpy.nan}.get(way, way) if isinstance(way, str) else way
-    return _in(framework, values_of_steps)
+    return _to_framework(framework, values_of_steps)
 
 
 def _check(label: str, way: Any, dtype: str) -> None:
@@ -158,7 +158,7 @@ def _between(rows: Any, gaps: Gaps) -> Any:
     return between if isinstance(rows, numpy.ndarray) else between.to(rows.dtype)
 
 
-def _in(framework: str, values: Any) -> Any:
+def _to_framework(framework: str, values: Any) -> Any:
     """Return values in the framework from which they came."""
     if framework not in ("jax", "jaxlib"):
         return values

@@ -84,7 +84,7 @@ class Calendar:
     phase: int = 0
 
 
-class Grid(Protocol):
+class TimeGrid(Protocol):
     """Times of series, as places among steps of a frequency."""
 
     name: str
@@ -98,7 +98,7 @@ class Grid(Protocol):
     def moments(self, times: Array) -> Array:
         """Return such times as moments."""
 
-    def expected(self, row: int) -> str:
+    def describe_expected(self, row: int) -> str:
         """Return the time that was expected at a row, for errors."""
 
     def text(self, row: int) -> str:
@@ -107,7 +107,7 @@ class Grid(Protocol):
 
 def grid(
     freq: Any, times: Array, wall: Callable[[], Array], zone: Callable[[], tzinfo | None] | None, offsets: Array
-) -> Grid:
+) -> TimeGrid:
     """Return times as places among steps of a frequency.
 
     Args:
@@ -274,11 +274,11 @@ class _Even:
         differs[_inner(self._offsets) - 1] = False
         rows = numpy.flatnonzero(differs) + 1
         if self.times.dtype.kind == "f":
-            return self._about(rows, steps[rows - 1])
+            return self._find_breaks(rows, steps[rows - 1])
         whole = steps[rows - 1] // self._step
         return rows, numpy.where(steps[rows - 1] % self._step == steps[:0].dtype.type(0), whole, 0).astype(numpy.int64)
 
-    def _about(self, rows: Array, steps: Array) -> tuple[Array, Array]:
+    def _find_breaks(self, rows: Array, steps: Array) -> tuple[Array, Array]:
         """Return the breaks among rows of floats, which are rounded."""
         whole = numpy.rint(steps / self._step)
         rounding = numpy.finfo(self.times.dtype).eps * numpy.abs(self.times[rows].astype(numpy.float64))
@@ -297,7 +297,7 @@ class _Even:
         """Return such times as moments."""
         return times
 
-    def expected(self, row: int) -> str:
+    def describe_expected(self, row: int) -> str:
         """Return the time that was expected at a row, for errors."""
         expected = self.after(numpy.array([row - 1]), numpy.array([1]))[0]
         return _text(expected) + "Z" * self._is_zoned
@@ -350,7 +350,7 @@ class _OnCalendar:
         zone = None if self._zone is None else self._zone()
         return times if zone is None else zones.moments(times, zone)
 
-    def expected(self, row: int) -> str:
+    def describe_expected(self, row: int) -> str:
         """Return the time that was expected at a row, for errors."""
         if row in self._offsets:  # it is the first one
             return self._calendar.period

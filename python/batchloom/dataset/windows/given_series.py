@@ -104,7 +104,7 @@ def read_frame(data: Any, options: SeriesOptions, besides: Sequence[Any]) -> Giv
         names = [name for name in frame.names if name not in aside]
     values = frame.numbers(names, "columns")
     ids, offsets = (None, offsets_of_one(len(values))) if id is None else frames.runs(frame.column(id, "id"))
-    moments = frame.raw(time, "time") if _is_name(time, frame) else time
+    moments = frame.read_raw(time, "time") if _is_name(time, frame) else time
     rows = TimedRows(moments, offsets, ids, options.freq, options.fill)
     values = rows.fill("series", values, names)
     marks: Any = None
@@ -137,10 +137,10 @@ def read_columns(series: Any, options: SeriesOptions, names: Iterable[str]) -> G
         )
     frame, id, time = frames.Frame(series), options.id, options.time
     ids, offsets = (None, None) if id is None else frames.runs(frame.column(id, "id"))
-    columns = {name: frame.raw(name, "offsets") for name in names}
+    columns = {name: frame.read_raw(name, "offsets") for name in names}
     if offsets is None:
         offsets = _offsets_of(*next(iter(columns.items())))
-    moments = frame.raw(time, "time") if isinstance(time, str) else time
+    moments = frame.read_raw(time, "time") if isinstance(time, str) else time
     rows = TimedRows(moments, offsets, ids, options.freq, options.fill)
     inputs = {name: rows.fill(name, _read_column(name, column, offsets)) for name, column in columns.items()}
     rows.require_used()

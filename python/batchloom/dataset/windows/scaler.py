@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 from batchloom.arguments import caller, choice
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.windows.step_arrays import take_columns
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
@@ -55,7 +55,9 @@ class Scaler:
         return replace(self, target_center=columns(self.center), target_scale=columns(self.scale))
 
 
-def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool) -> Scaler:
+def fit_scale(
+    kind: str, x: BorrowedArray, y: BorrowedArray, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool
+) -> Scaler:
     """Fit a scale to ranges of rows of each series.
 
     Raises:
@@ -75,7 +77,7 @@ def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] 
     return Scaler(kind, *fits[0], *fits[-1], per_series)
 
 
-def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
+def apply_scale(scale: Any, field: BorrowedArray, offsets: Array, *, target: bool) -> Any:
     """Return an array of scaled rows, in the framework of the field: floats keep their type, all else becomes float32.
 
     Args:
@@ -101,7 +103,7 @@ def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> An
     return _transform(scale, field)
 
 
-def _apply(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
+def _apply(scaler: Scaler, field: BorrowedArray, offsets: Array, target: bool) -> Any:
     center, scale = (scaler.target_center, scaler.target_scale) if target else (scaler.center, scaler.scale)
     if center.shape[1:] != tuple(field.tensor.shape[1:]):
         shape, expected = tuple(field.tensor.shape[1:]), center.shape[1:]
@@ -119,7 +121,7 @@ def _apply(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
     return out.array()
 
 
-def _transform(transformer: Any, field: Field) -> Any:
+def _transform(transformer: Any, field: BorrowedArray) -> Any:
     """Return the array that a fitted transformer makes of all rows.
 
     Raises:
@@ -139,7 +141,7 @@ def _transform(transformer: Any, field: Field) -> Any:
     return out.array()
 
 
-def invert_transformer(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, unit: str) -> Any:
+def invert_transformer(transformer: Any, values: Any, x: BorrowedArray, chosen: tuple[Any] | None, unit: str) -> Any:
     """Return targets, which are the columns ``chosen`` of ``x``, in the units that they had before a transformer."""
     inner = tuple(x.tensor.shape[1:])
     width = math.prod(inner)
@@ -155,7 +157,7 @@ def invert_transformer(transformer: Any, values: Any, x: Field, chosen: tuple[An
         return inverted.astype(kind)
     if framework == "torch":
         torch = sys.modules["torch"]
-        return torch.as_tensor(inverted, dtype=_on(values.device, getattr(torch, kind)), device=values.device)
+        return torch.as_tensor(inverted, dtype=_narrow_type(values.device, getattr(torch, kind)), device=values.device)
     jax = sys.modules["jax"]
     return jax.numpy.asarray(inverted, jax.dtypes.canonicalize_dtype(kind))
 
@@ -165,9 +167,9 @@ def invert_scale(values: Any, center: Array, scale: Array, unit: str) -> Any:
     kind = widen(str(values.dtype), unit)
     if _framework(values) == "torch":
         torch = sys.modules["torch"]
-        like = {"dtype": _on(values.device, torch.float64), "device": values.device}
+        like = {"dtype": _narrow_type(values.device, torch.float64), "device": values.device}
         inverted = values.to(**like) * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
-        return inverted.to(_on(values.device, getattr(torch, kind)))
+        return inverted.to(_narrow_type(values.device, getattr(torch, kind)))
     if _framework(values) == "jax":
         return (values * scale + center).astype(sys.modules["jax"].dtypes.canonicalize_dtype(kind))
     return (values.astype(numpy.float64) * scale + center).astype(kind)
@@ -191,7 +193,7 @@ def _framework(values: Any) -> str:
     return "numpy"
 
 
-def _on(device: Any, kind: Any) -> Any:
+def _narrow_type(device: Any, kind: Any) -> Any:
     """Return a type of torch, or float32 in place of float64, which devices of Apple lack."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" and kind == torch.float64 else kind
@@ -210,9 +212,9 @@ def _require_fitted(transformer: Any) -> None:
         return  # It is no estimator, and says itself what it lacks.
 
 
-def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
+def _fit_field(kind: str, field: BorrowedArray, groups: list[Ranges]) -> tuple[Array, Array]:
     """Return the center and the scale of each group of rows, ``[groups, ...]``."""
-    fit = {"standard": _standard, "robust": _robust, "minmax": _minmax}[kind]
+    fit = {"standard": _fit_standard, "robust": _fit_robust, "minmax": _fit_minmax}[kind]
     with numpy.errstate(invalid="ignore", over="ignore"):
         fits = [fit(field, group) for group in groups]
     center, scale = numpy.stack([each[0] for each in fits]), numpy.stack([each[1] for each in fits])
@@ -220,14 +222,14 @@ def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Ar
         where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
         column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
         name = f"{field.label} of series {where[0]}" if len(groups) > 1 else field.label
-        least, _ = _extremes(field, groups[where[0]])
+        least, _ = _find_extremes(field, groups[where[0]])
         if numpy.isnan(least[tuple(where[1:])]):
             raise DataError(f"{name}: the {kind} scale{column} has no values to fit to, but NaN; expected some")
         raise DataError(f"{name}: the {kind} scale{column} is not finite; expected values without infinity")
     # Rounding leaves a small scale to a column of one value.
     small = scale <= 1e-9 * numpy.abs(center)
     for place in numpy.argwhere(small).tolist():
-        least, most = _extremes(field, groups[place[0]])
+        least, most = _find_extremes(field, groups[place[0]])
         small[tuple(place)] = least[tuple(place[1:])] == most[tuple(place[1:])] or scale[tuple(place)] == 0
     if small.any():
         columns = sorted({tuple(place[1:]) for place in numpy.argwhere(small).tolist()})
@@ -240,7 +242,7 @@ def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Ar
     return center, scale
 
 
-def _standard(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_standard(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     count, total = numpy.int64(0), numpy.float64(0)
     for rows, exists in _chunks(field, group):
         total = total + rows.sum(axis=0)
@@ -254,12 +256,12 @@ def _standard(field: Field, group: Ranges) -> tuple[Array, Array]:
     return numpy.asarray(mean), numpy.sqrt(squares / count)
 
 
-def _minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
-    least, most = _extremes(field, group)
+def _fit_minmax(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
+    least, most = _find_extremes(field, group)
     return least, most - least
 
 
-def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _fit_robust(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
     # A column of missing values has no scale; NumPy would warn of it.
     rows = numpy.where(numpy.isnan(rows).all(axis=0), numpy.inf, rows)
@@ -268,7 +270,7 @@ def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     return middle, numpy.asarray(high - low)
 
 
-def _extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
+def _find_extremes(field: BorrowedArray, group: Ranges) -> tuple[Array, Array]:
     least, most = numpy.float64(numpy.nan), numpy.float64(numpy.nan)
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -277,7 +279,7 @@ def _extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
     return numpy.asarray(least), numpy.asarray(most)
 
 
-def _chunks(field: Field, group: Ranges) -> Iterator[tuple[Array, Any]]:
+def _chunks(field: BorrowedArray, group: Ranges) -> Iterator[tuple[Array, Any]]:
     """Yield rows, and how many of them exist in each column; what is missing is 0."""
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -291,7 +293,7 @@ def _bounds(group: Ranges) -> Iterator[tuple[int, int]]:
             yield first, min(first + CHUNK, end)
 
 
-def _rows(field: Field, start: int, end: int) -> Array:
+def _rows(field: BorrowedArray, start: int, end: int) -> Array:
     """Return rows as float64."""
     rows = field.slice(start, end)
     if field.framework == "torch":
@@ -304,7 +306,7 @@ def _rows(field: Field, start: int, end: int) -> Array:
 class _Rows:
     """An array that is filled row by row, in the framework of a field."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: BorrowedArray) -> None:
         self._framework, shape = field.framework, field.array.shape
         if field.framework == "torch":
             import torch

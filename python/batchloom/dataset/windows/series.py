@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import batchloom._native as _native
 import numpy
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field
+from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.array_windows import LookedUp
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.covariates import OWN, Covariates, LabelRows
@@ -44,7 +44,7 @@ class Series(NamedTuple):
         unit: The type of the targets before they were scaled.
     """
 
-    fields: dict[str, Field]
+    fields: dict[str, BorrowedArray]
     targets: frozenset[str]
     timeline: Timeline
     ids: list[Any] | None
@@ -125,7 +125,7 @@ class Series(NamedTuple):
         )
 
     @property
-    def target(self) -> Field:
+    def target(self) -> BorrowedArray:
         """The array of ``y``, or of ``x`` where there is no horizon."""
         return self.fields["y" if "y" in self.fields else "x"]
 
@@ -213,28 +213,28 @@ class Series(NamedTuple):
         """Return the series with the attributes that :meth:`to_pickle` returned."""
         fields = _borrow(state["fields"])
         looked_up = {
-            name: LookedUp(of, None if rows is None else Field(name, rows))
+            name: LookedUp(of, None if rows is None else BorrowedArray(name, rows))
             for name, (of, rows) in state["looked_up"].items()
         }
         return cls(**{**state, "fields": fields, "looked_up": looked_up, "timeline": Timeline(**state["timeline"])})
 
 
-def _borrow(arrays: dict[str, Any]) -> dict[str, Field]:
+def _borrow(arrays: dict[str, Any]) -> dict[str, BorrowedArray]:
     """Return the fields of arrays by name. An array that several fields have is borrowed once."""
-    fields: dict[str, Field] = {}
-    borrowed: dict[int, Field] = {}
+    fields: dict[str, BorrowedArray] = {}
+    borrowed: dict[int, BorrowedArray] = {}
     for name, values in arrays.items():
         first = borrowed.get(id(values))
         if first is None:
-            fields[name] = borrowed[id(values)] = Field(name, values)
+            fields[name] = borrowed[id(values)] = BorrowedArray(name, values)
         else:
-            fields[name] = field = Field.__new__(Field)
+            fields[name] = field = BorrowedArray.__new__(BorrowedArray)
             vars(field).update(vars(first), label=name)
     return fields
 
 
 def _add_rows(
-    fields: dict[str, Field],
+    fields: dict[str, BorrowedArray],
     looked_up: dict[str, LookedUp],
     rows: LabelRows,
     shape: WindowShape,
@@ -252,11 +252,11 @@ def _add_rows(
         if name in (*fields, *shape.masks, *shape.place_names, *looked_up):
             raise ArgumentError(f"a field is named {name}, which is taken; expected another name")
         if of != "steps":
-            looked_up[name] = LookedUp(of, Field(name, values))
+            looked_up[name] = LookedUp(of, BorrowedArray(name, values))
         elif shape.fields is not None:
             raise ArgumentError(f"{name} has a row for each step; expected it among the fields of offsets")
         else:
-            fields[name] = Field(name, values)
+            fields[name] = BorrowedArray(name, values)
 
 
 def _require_no_inputs(options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> None:

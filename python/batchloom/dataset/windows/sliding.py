@@ -8,7 +8,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, lend
+from batchloom.arrays.field import BorrowedArray, lend
 from batchloom.collate.window_steps import WindowSteps
 from batchloom.dataset.array_windows import ArrayWindows, LookedUp, SeriesTable, Span
 from batchloom.dataset.window_shape import WindowShape
@@ -44,7 +44,7 @@ def _look_up_places(series: Series, shape: WindowShape) -> dict[str, LookedUp]:
     times = times.view(numpy.int64) if times.dtype.kind == "M" else times
     if next(iter(series.fields.values())).framework == "torch":
         times = lend(_native.borrow(times, "time"), "torch")
-    return looked_up | {"time": LookedUp("steps", Field("time", times))}
+    return looked_up | {"time": LookedUp("steps", BorrowedArray("time", times))}
 
 
 def _with_fields(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy
 from batchloom.arrays import frames, zones
 from batchloom.dataset.windows.filling import Fill, Gaps, fill_gaps
-from batchloom.dataset.windows.frequency import Grid, grid
+from batchloom.dataset.windows.frequency import TimeGrid, grid
 from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
@@ -109,11 +109,11 @@ class TimedRows:
         missing = places.after(gaps.source[gaps.steps], gaps.places)
         self.times = _put_in_gaps(times, places.moments(missing), gaps)
 
-    def _describe_break(self, places: Grid, row: int, jump: int, ids: list[Any] | None) -> str:
+    def _describe_break(self, places: TimeGrid, row: int, jump: int, ids: list[Any] | None) -> str:
         """Return the message of an error: a row that is ``jump`` steps after the row before it, and not one."""
         after = "" if row in self.rows else f" after {places.text(row - 1)}"
         place = f"{frames.where(row, self.rows, ids)} is at {places.text(row)}{after}"
-        expected = f"expected {places.expected(row)}, as freq is {places.name!r}"
+        expected = f"expected {places.describe_expected(row)}, as freq is {places.name!r}"
         if jump < 1:
             return f"{place}; {expected}: times are never moved, so round them, or name another freq"
         missing = f"{jump - 1} step is missing" if jump == 2 else f"{jump - 1} steps are missing"
@@ -128,7 +128,7 @@ class TimedRows:
             return wall
         zone = self._zone()
         missing = self.times[self._gaps.steps]
-        return _put_in_gaps(wall, missing if zone is None else zones.shown(missing, zone), self._gaps)
+        return _put_in_gaps(wall, missing if zone is None else zones.to_wall_times(missing, zone), self._gaps)
 
     def timeline(self) -> Timeline:
         """Return the steps, without the rows from which they were read."""

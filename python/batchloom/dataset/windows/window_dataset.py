@@ -281,7 +281,7 @@ class WindowDataset(Dataset[Form]):
             DataError: A scale that is not finite, or is one of another number of columns or series.
         """
         samples = self._samples
-        return with_samples(self, samples.over(samples.scaled(scale, per_series)))
+        return with_samples(self, samples.with_series(samples.scale_series(scale, per_series)))
 
     @property
     def scaler(self) -> Any:
@@ -353,8 +353,8 @@ class WindowDataset(Dataset[Form]):
         ends_of_parts = read_ends(ends, borders, by, rounding, samples.series.timeline, ranges)
         parts = [samples.within(ranges, part, reach_back) for part in native.split(ends_of_parts, reach_back)]
         if scale is not None:
-            series = parts[0].scaled(scale, per_series)
-            parts = [part.over(series) for part in parts]
+            series = parts[0].scale_series(scale, per_series)
+            parts = [part.with_series(series) for part in parts]
         return tuple(with_samples(self, part) for part in parts)
 
     def backtest(
@@ -395,8 +395,8 @@ class WindowDataset(Dataset[Form]):
         folds = read_folds(native, read_origin(start, timeline, ranges), steps, stride, refit, train_len)
 
         def scale_by(train: Self) -> Callable[[Self], Self]:
-            series = train._samples.scaled(scale, per_series)
-            return lambda dataset: with_samples(dataset, dataset._samples.over(series))
+            series = train._samples.scale_series(scale, per_series)
+            return lambda dataset: with_samples(dataset, dataset._samples.with_series(series))
 
         return Backtest(
             folds,
@@ -445,25 +445,25 @@ class WindowSamples(StoredSamples):
     def narrow(self, selection: _native.Selection) -> None:
         self.array_windows = self.array_windows.select(selection, are_neighbours=self.are_neighbours)
 
-    def scaled(self, scale: Any, per_series: bool) -> Series:
+    def scale_series(self, scale: Any, per_series: bool) -> Series:
         """Return the scaled series, by a scale that is fitted to the steps of these windows."""
         rows = partial(covered_rows, self.array_windows, selected=self.selection is not None)
         return self.series.scale(scale, rows, per_series=per_series)
 
-    def over(self, series: Series) -> WindowSamples:
+    def with_series(self, series: Series) -> WindowSamples:
         """Return the same windows over other series."""
-        found = WindowSamples(series, self.shape, self.part)
-        return found if self.selection is None else found.select(self.selection)
+        windows = WindowSamples(series, self.shape, self.part)
+        return windows if self.selection is None else windows.select(self.selection)
 
     def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:
         """Return the windows in a range of each series; ``whole`` are the ranges of these windows."""
         ranges = ranges_of(native)
         self.series.timeline.require_no_look_ahead(ranges)
-        found = self.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        found.part = self.part.within(whole, ranges, reach_back)
-        found._set(self.array_windows.within(native, ranges))
-        return found
+        windows = self.__new__(type(self))
+        windows.__dict__.update(self.__dict__)
+        windows.part = self.part.within(whole, ranges, reach_back)
+        windows._set(self.array_windows.within(native, ranges))
+        return windows
 
     @override
     def recipe(self) -> Recipe:

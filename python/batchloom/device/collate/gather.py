@@ -48,22 +48,24 @@ class ResidentRows:
         """Return the places of rows of the array in ``values``."""
         return rows - self.first if self.first else rows
 
-    def taken(self, found: torch.Tensor) -> torch.Tensor:
+    def convert_taken(self, rows: torch.Tensor) -> torch.Tensor:
         """Return rows that were taken in the type of :func:`integer_view`, as batches hold them."""
-        stored = found.view(self.values.dtype)
+        stored = rows.view(self.values.dtype)
         return stored if self.convert is None else self.convert(stored)
 
     def empty(self, *shape: int) -> torch.Tensor:
         """Return an array without elements."""
-        return self.taken(integer_view(self.values).new_empty(shape))
+        return self.convert_taken(integer_view(self.values).new_empty(shape))
 
 
 def gather(source: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of an array as a new array, ``[len(rows), ...]``."""
-    return source.taken(integer_view(source.values).index_select(0, source.places(rows)))
+    return source.convert_taken(integer_view(source.values).index_select(0, source.places(rows)))
 
 
-def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
+def gather_padded(
+    source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0
+) -> torch.Tensor:
     """Return rows of an array, and padding where ``exists`` is False.
 
     Args:
@@ -79,10 +81,10 @@ def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None
     values = integer_view(source.values)
     if not len(values):
         values = values.new_zeros((1, *source.inner))  # All is padding, but index_select needs a row to read.
-    found = source.taken(values.index_select(0, torch.where(exists, source.places(rows), 0)))
+    taken = source.convert_taken(values.index_select(0, torch.where(exists, source.places(rows), 0)))
     absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
-    integer_view(found).masked_fill_(absent, padding)
-    return found
+    integer_view(taken).masked_fill_(absent, padding)
+    return taken
 
 
 def to_int64(tokens: torch.Tensor) -> torch.Tensor:

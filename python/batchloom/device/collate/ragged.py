@@ -15,7 +15,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.collate.schema import BOUNDARIES, IGNORED, MARKS, CollateOptions
-from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
+from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, integer_view, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 
 Frame = tuple[int | None, ...]
@@ -30,7 +30,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Variable:
+class ResidentVariable:
     """A field with samples of different sizes.
 
     Attributes:
@@ -49,11 +49,11 @@ class Variable:
 class Members:
     """The table of a block: a column for each sample that a batch takes."""
 
-    def __init__(self, found: torch.Tensor, dimensions: int) -> None:
-        self.samples, self.elements, self.counts, self.ends, self.numbers = found[:5]
-        self.taken = found[5 : 5 + dimensions]
-        self.most = found[5 + dimensions : 5 + 2 * dimensions]
-        self.starts = found[5 + 2 * dimensions :]
+    def __init__(self, table: torch.Tensor, dimensions: int) -> None:
+        self.samples, self.elements, self.counts, self.ends, self.numbers = table[:5]
+        self.taken = table[5 : 5 + dimensions]
+        self.most = table[5 + dimensions : 5 + 2 * dimensions]
+        self.starts = table[5 + 2 * dimensions :]
 
 
 class Grid:
@@ -125,7 +125,7 @@ class Elements:
         """The grid of fields with one number for each element."""
         return self.grid((None,) * self._collator.dimensions)
 
-    def rows(self, field: Variable, column: int) -> tuple[Grid, torch.Tensor]:
+    def rows(self, field: ResidentVariable, column: int) -> tuple[Grid, torch.Tensor]:
         """Return the grid of a field, and the row of its values for each element."""
         grid = self.grid(field.frame)
         steps = grid.steps
@@ -149,10 +149,10 @@ class Ragged:
         packs: If ``True``, samples are concatenated, otherwise padded.
     """
 
-    def __init__(self, fields: dict[str, Fixed | Variable], options: CollateOptions, packs: bool) -> None:
+    def __init__(self, fields: dict[str, Fixed | ResidentVariable], options: CollateOptions, packs: bool) -> None:
         self._fields, self._names, self._labels = fields, options.names, options.labels
         self.packs, self.left = packs, options.left
-        variable = {name: field for name, field in fields.items() if isinstance(field, Variable)}
+        variable = {name: field for name, field in fields.items() if isinstance(field, ResidentVariable)}
         self._columns = {name: column for column, name in enumerate(variable)}
         frames = [field.frame for field in variable.values()]
         self.dimensions = frames[0].count(None) if frames else 1
@@ -173,7 +173,7 @@ class Ragged:
 
     def _column(self, name: str, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         field = self._fields.get(name)
-        if isinstance(field, Variable):
+        if isinstance(field, ResidentVariable):
             return self._variable(name, field, elements, runs)
         if isinstance(field, Fixed):
             return self._each(gather(field.fetch(), elements.members.samples), runs)
@@ -188,34 +188,34 @@ class Ragged:
         pieces = split(spread, elements.sizes)
         return [piece.view(space) for piece, space in zip(pieces, _spaces(runs), strict=True)]
 
-    def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
+    def _variable(self, name: str, field: ResidentVariable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
         source = field.fetch()
-        found = padded(source, rows, grid.exists, field.padding)
+        values = gather_padded(source, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
-        pieces = split(found, [size * inner for size in elements.sizes])
+        pieces = split(values, [size * inner for size in elements.sizes])
         if self.packs:
             return pieces
         shapes = [(*_shape(space, field.frame), *source.inner) for space in _spaces(runs)]
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
-    def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
+    def _each(self, column: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
         """Cut a field with one row for each member; the first member of a concatenation is not a sample."""
-        pieces = split(found, samples(runs, int(self.packs)))
+        pieces = split(column, samples(runs, int(self.packs)))
         return [piece[1:] for piece in pieces] if self.packs else pieces
 
     def _next(self, elements: Elements) -> torch.Tensor:
         """Return the next token of each element, or -100 at the last token of a sample, at padding, and at fillers."""
         assert self._labels is not None
         field = self._fields[self._labels]
-        assert isinstance(field, Variable)
+        assert isinstance(field, ResidentVariable)
         grid, rows = elements.rows(field, self._columns[self._labels])
         follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
         follows = follows if grid.exists is None else follows & grid.exists
         if elements.index is not None:
             follows &= (elements.index >= 0).index_select(0, grid.owners)
-        found = to_int64(padded(field.fetch(), rows + 1, follows))
-        return found.masked_fill_(follows.logical_not(), IGNORED)
+        tokens = to_int64(gather_padded(field.fetch(), rows + 1, follows))
+        return tokens.masked_fill_(follows.logical_not(), IGNORED)
 
 
 def _lengths(members: Members) -> torch.Tensor:

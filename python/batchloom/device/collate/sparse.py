@@ -30,7 +30,7 @@ class EntryCounts:
 
 
 @dataclass(frozen=True)
-class SparseSource:
+class ResidentSparse:
     """A sparse field.
 
     Attributes:
@@ -79,36 +79,36 @@ class SparseSource:
     def _spread(self, columns: torch.Tensor, values: torch.Tensor, owners: torch.Tensor, rows: int) -> torch.Tensor:
         """Put values at their columns, among zeros."""
         numbers = integer_view(values)
-        found = numbers.new_zeros(rows * self.width)
+        dense = numbers.new_zeros(rows * self.width)
         places = owners * self.width + columns
-        found.index_put_((places,), numbers, accumulate=self.repeats)
-        return found.view(values.dtype).view(rows, self.width)
+        dense.index_put_((places,), numbers, accumulate=self.repeats)
+        return dense.view(values.dtype).view(rows, self.width)
 
 
 class SparseAndDense:
     """Gathers rows of fields, some of them sparse."""
 
-    def __init__(self, fields: Sequence[SparseSource | Callable[[], ResidentRows]]) -> None:
+    def __init__(self, fields: Sequence[ResidentSparse | Callable[[], ResidentRows]]) -> None:
         self._fields = fields
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block, and the entries of its rows in each sparse field."""
         inputs, outline = table(block)
         rows, sizes = numpy.from_dlpack(inputs[0])[0], samples(outline.runs)
-        counts = [field.count(rows, sizes) for field in self._fields if isinstance(field, SparseSource)]
+        counts = [field.count(rows, sizes) for field in self._fields if isinstance(field, ResidentSparse)]
         return inputs + [array for count in counts for array in count.inputs], (outline, counts)
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
         """Make the columns of each field, and cut them into batches."""
-        found: Outline
-        found, counts = outline
-        sizes, remaining = samples(found.runs), iter(counts)
-        listed, entries = arrived[: len(found.inputs)], iter(arrived[len(found.inputs) :])
+        rows: Outline
+        rows, counts = outline
+        sizes, remaining = samples(rows.runs), iter(counts)
+        listed, entries = arrived[: len(rows.inputs)], iter(arrived[len(rows.inputs) :])
         columns: list[Sequence[Any]] = []
         for field in self._fields:
-            if isinstance(field, SparseSource):
+            if isinstance(field, ResidentSparse):
                 count = next(remaining)
                 columns += field.make([next(entries) for _ in count.inputs], count.batches, sizes)
             else:
                 columns.append(split(gather(field(), listed[0][0]), sizes))
-        return columns + split_marks(listed, found)
+        return columns + split_marks(listed, rows)

@@ -10,7 +10,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.collate.schema import IGNORED
-from batchloom.device.collate.gather import ResidentRows, padded, split, to_int64
+from batchloom.device.collate.gather import ResidentRows, gather_padded, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, samples, split_marks, table
 
 # The rows that index tables have for what is no stored token.
@@ -68,15 +68,15 @@ class Tokens:
                     piece.masked_fill(filler.view(-1, 1), IGNORED)
                     for piece, filler in zip(pieces, fillers, strict=True)
                 ]
-            batches = (split(found.contiguous(), samples(of)) for found, of in zip(pieces, groups, strict=True))
+            batches = (split(piece.contiguous(), samples(of)) for piece, of in zip(pieces, groups, strict=True))
             fields.append([batch for several in batches for batch in several])
         return fields + split_marks(arrived, outline)
 
     def _read(self, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
         """Return the token of each place, the separator between documents, and 0 for padding."""
         exists = None if self._separator is None and not self._pads else rows >= 0
-        found = to_int64(padded(self._tokens(), rows + steps, exists))
-        return found if self._separator is None else found.masked_fill_(rows == SEPARATOR, self._separator)
+        tokens = to_int64(gather_padded(self._tokens(), rows + steps, exists))
+        return tokens if self._separator is None else tokens.masked_fill_(rows == SEPARATOR, self._separator)
 
 
 def _length(run: Any) -> int:

@@ -10,7 +10,7 @@ import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
 from batchloom.collate.window_steps import WindowSteps
-from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split
+from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, integer_view, split
 from batchloom.device.collate.rows import Outline, samples, split_marks, table
 
 
@@ -88,16 +88,16 @@ class Windows:
     def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the windows of each field, and cut them into batches."""
         sizes = samples(outline.runs)
-        fields: list[Sequence[Any]] = [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
+        fields: list[Sequence[Any]] = [split(field, sizes) for field in self.fields(*arrived[0].unbind())]
         marks = split_marks(arrived, outline)
         return fields + (marks[:1] if self._lists else marks)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
         window = _Window(rows, missing, self._places, self._ends)
-        found = [_taken(window, step_range) for step_range in self._step_ranges]
-        found += [window.exist(steps) for steps in self._masks]
-        return found + [window.look_up(each) for each in self._looked_up]
+        arrays = [_take_steps(window, step_range) for step_range in self._step_ranges]
+        arrays += [window.exist(steps) for steps in self._masks]
+        return arrays + [window.look_up(each) for each in self._looked_up]
 
 
 class _Window:
@@ -118,11 +118,11 @@ class _Window:
     def exist(self, steps: WindowSteps) -> torch.Tensor:
         """Return a mask of the steps that series have, ``[windows, steps]``."""
         numbers = self.steps(steps)
-        found = numbers >= self.missing.view(-1, 1)
+        mask = numbers >= self.missing.view(-1, 1)
         if self.ends == "both":
             _, place = self._series()
-            found &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
-        return found
+            mask &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
+        return mask
 
     def look_up(self, each: LookedUpRows) -> torch.Tensor:
         """Return a field that is looked up for each window."""
@@ -147,7 +147,7 @@ class _Window:
         return self._found
 
 
-def _taken(window: _Window, step_range: StepRange) -> torch.Tensor:
+def _take_steps(window: _Window, step_range: StepRange) -> torch.Tensor:
     """Return the steps of a field, zeros where a series has none."""
     source, steps = step_range.fetch(), step_range.steps
     samples = len(window.rows)
@@ -155,7 +155,7 @@ def _taken(window: _Window, step_range: StepRange) -> torch.Tensor:
         return source.empty(samples, 0, *source.inner)
     if window.ends == "none" and steps.are_neighbours:
         template = windows(integer_view(source.values), steps.count)
-        return source.taken(template.index_select(0, source.places(window.rows + steps.start)))
+        return source.convert_taken(template.index_select(0, source.places(window.rows + steps.start)))
     rows = (window.begin.view(-1, 1) + window.steps(steps)).flatten()
     exists = None if window.ends == "none" else window.exist(steps).flatten()
-    return padded(source, rows, exists).view(samples, steps.count, *source.inner)
+    return gather_padded(source, rows, exists).view(samples, steps.count, *source.inner)

@@ -26,9 +26,9 @@ def as_dataset(dataset: Any) -> Dataset | Mixture:
     """
     if isinstance(dataset, Dataset | Mixture):
         return dataset
-    found = _rows(dataset) or _parts(dataset)
-    if found is not None:
-        return found
+    ours = _rows(dataset) or _parts(dataset)
+    if ours is not None:
+        return ours
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
     if _is_iterable_alone(dataset):
         raise ArgumentError(
@@ -64,9 +64,9 @@ def _rows(dataset: Any) -> TensorDataset | None:
     if type(dataset) is data.TensorDataset:
         return TensorDataset(*dataset.tensors)
     if type(dataset) is data.Subset and (whole := _rows(dataset.dataset)) is not None:
-        return _of_fields(whole, [_selected(field, dataset.indices) for field in whole.fields])
+        return _of_fields(whole, [_select_rows(field, dataset.indices) for field in whole.fields])
     if type(dataset) is data.ConcatDataset:
-        return _concatenated([_rows(part) for part in dataset.datasets])
+        return _concatenate([_rows(part) for part in dataset.datasets])
     return None
 
 
@@ -80,8 +80,8 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
         # Torch numbers the pieces of a stream, of which documents are selected.
         return None if whole is None or isinstance(whole, TokenDataset) else whole.select(dataset.indices)
     if data is not None and type(dataset) is data.ConcatDataset:
-        found = [part for part in (_parts(part) or _rows(part) for part in dataset.datasets) if part is not None]
-        return found[0].concat(*found[1:]) if len(found) == len(dataset.datasets) else None
+        parts = [part for part in (_parts(part) or _rows(part) for part in dataset.datasets) if part is not None]
+        return parts[0].concat(*parts[1:]) if len(parts) == len(dataset.datasets) else None
     return None
 
 
@@ -104,7 +104,7 @@ def _of_fields(like: TensorDataset, fields: Sequence[Any]) -> TensorDataset:
     return kind(*fields) if like.names is None else kind(**dict(zip(like.names, fields, strict=True)))
 
 
-def _selected(field: Any, indices: Any) -> Any:
+def _select_rows(field: Any, indices: Any) -> Any:
     places = numpy.asarray(indices, dtype=numpy.int64)
     if framework_of("0", field) == "torch":
         import torch
@@ -113,14 +113,14 @@ def _selected(field: Any, indices: Any) -> Any:
     return field[places]
 
 
-def _concatenated(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts) or not found:
+def _concatenate(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
         return None
-    first = found[0]
-    if len({(type(part), part.names, len(part.fields)) for part in found}) > 1:
+    first = known[0]
+    if len({(type(part), part.names, len(part.fields)) for part in known}) > 1:
         return None
-    columns = list(zip(*(part.fields for part in found), strict=True))
+    columns = list(zip(*(part.fields for part in known), strict=True))
     frameworks = {framework_of("0", field) for column in columns for field in column}
     if frameworks == {"torch"}:
         import torch

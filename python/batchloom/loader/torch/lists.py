@@ -21,7 +21,7 @@ class EpochSampler(ABC):
     """A batch sampler that knows the batches of every epoch."""
 
     @abstractmethod
-    def _whole(self, epoch: int) -> Plan:
+    def _plan_all_ranks(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
 
         Raises:
@@ -55,7 +55,7 @@ class EpochLists:
         refuse_share(name, sampler)
         self.name, self.sampler, self._most = name, sampler, max(MOST_EPOCHS * samples, FEW)
         if isinstance(sampler, Iterator):
-            self.sampler = list(self._ending())
+            self.sampler = list(self._read_samples())
         self._batch_size, self._drop_last = batch_size, drop_last
         self._epoch: int | None = None
         self._lists: Listed | None = None
@@ -87,7 +87,7 @@ class EpochLists:
 
     def _read(self, epoch: int) -> Listed:
         if isinstance(self.sampler, EpochSampler):
-            return Listed(self.sampler._whole(epoch))
+            return Listed(self.sampler._plan_all_ranks(epoch))
         if (set_epoch := _set_epoch(self.sampler)) is not None:
             set_epoch(epoch)
         elif not self._is_constant:
@@ -99,11 +99,11 @@ class EpochLists:
                 )
             # As in the run that reads it once an epoch: a generator of its own is then as far.
             for _ in range(epoch - begun - 1):
-                for _ in self._ending():
+                for _ in self._read_samples():
                     pass
-        return Listed(self._ending() if self._batch_size is None else self._batches(self._batch_size))
+        return Listed(self._read_samples() if self._batch_size is None else self._batches(self._batch_size))
 
-    def _ending(self) -> Iterator[Any]:
+    def _read_samples(self) -> Iterator[Any]:
         """Yield what the sampler gives.
 
         Raises:
@@ -122,7 +122,7 @@ class EpochLists:
             yield item
 
     def _batches(self, batch_size: int) -> Iterator[list[Any]]:
-        samples = self._ending()
+        samples = self._read_samples()
         while batch := list(islice(samples, batch_size)):
             if len(batch) == batch_size or not self._drop_last:
                 yield batch
@@ -135,11 +135,11 @@ def _count(item: Any) -> int:
 
 def refuse_share(name: str, sampler: Any) -> None:
     """Refuse a sampler of one rank among several: the loader deals batches to ranks itself."""
-    for found in (sampler, getattr(sampler, "sampler", None), getattr(sampler, "batch_sampler", None)):
-        ranks = getattr(found, "num_replicas", None) or getattr(found, "num_processes", None)
-        place: tuple[Any, Any] = getattr(found, "rank", getattr(found, "process_index", None)), ranks
-        if isinstance(found, Plan):
-            place = found.rank, found.world_size
+    for each in (sampler, getattr(sampler, "sampler", None), getattr(sampler, "batch_sampler", None)):
+        ranks = getattr(each, "num_replicas", None) or getattr(each, "num_processes", None)
+        place: tuple[Any, Any] = getattr(each, "rank", getattr(each, "process_index", None)), ranks
+        if isinstance(each, Plan):
+            place = each.rank, each.world_size
         if isinstance(place[1], int) and place[1] > 1:
             raise ArgumentError(
                 f"{name} is a {type(sampler).__name__} with the batches of rank {place[0]} of {place[1]}, and the "
@@ -150,8 +150,8 @@ def refuse_share(name: str, sampler: Any) -> None:
 
 def _set_epoch(sampler: Any) -> Any:
     """Return the ``set_epoch`` of a sampler, or of the sampler inside it."""
-    for found in (sampler, getattr(sampler, "sampler", None)):
-        method = getattr(found, "set_epoch", None)
+    for each in (sampler, getattr(sampler, "sampler", None)):
+        method = getattr(each, "set_epoch", None)
         if callable(method):
             return method
     return None

@@ -133,7 +133,7 @@ class TorchRequest:
 NOTHING = TorchRequest(None, None, None)
 
 
-def accepted(options: TorchOptions) -> TorchRequest:
+def read_torch_options(options: TorchOptions) -> TorchRequest:
     """Return the arguments that a loader follows; warn once of those that it has no need of.
 
     Raises:
@@ -146,7 +146,7 @@ def accepted(options: TorchOptions) -> TorchRequest:
     for name in given.keys() - TorchOptions.__annotations__.keys():
         raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
     refuse_collate(given.get("collate_fn"))
-    asked = [name for name, (usual, _) in UNNEEDED.items() if name in given and not _equal(given[name], usual)]
+    asked = [name for name, (usual, _) in UNNEEDED.items() if name in given and not _are_equal(given[name], usual)]
     if asked:
         reasons = "; ".join(f"{name}={given[name]!r}: {UNNEEDED[name][1]}" for name in asked)
         warnings.warn(f"DataLoader() has no need of some arguments and ignores them ({reasons})", stacklevel=caller())
@@ -167,5 +167,5 @@ def refuse_collate(function: Any) -> None:
     )
 
 
-def _equal(given: object, usual: object) -> bool:
+def _are_equal(given: object, usual: object) -> bool:
     return given is usual or (type(given) in (int, float, bool, str) and given == usual)
