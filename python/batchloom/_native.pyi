@@ -195,7 +195,13 @@ class Groups:
     def counts(self, max_rows: int | None, selection: Selection | None) -> tuple[int, int, int, int, int]: ...
     def order(self) -> Tensor | None: ...
     def dataset(
-        self, fields: list[tuple[str, Tensor, bool]], layout: str, max_rows: int | None, oversize: str, offsets: bool
+        self,
+        fields: list[tuple[str, Tensor, bool]],
+        layout: str,
+        max_rows: int | None,
+        oversize: str,
+        shuffles_rows: bool,
+        offsets: bool,
     ) -> Dataset: ...
 
 @final

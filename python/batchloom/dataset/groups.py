@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer
+from batchloom.arguments import U32, boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
@@ -80,6 +80,8 @@ class GroupDataset(Dataset[Form]):
         max_rows: The most rows of a group that a batch holds; ``None`` for all.
         oversize: Treatment of groups longer than ``max_rows``: ``"error"``; ``"truncate"`` takes their first rows;
             ``"subsample"`` takes random rows, in order, others in each epoch: a function of seed, epoch and group.
+        shuffle_rows: If ``True``, the rows of a group are in another order in each epoch: a function of seed, epoch and
+            group. The order of groups is up to the loader. With ``"truncate"``, the first rows are shuffled.
         named: Arrays by name.
 
     Raises:
@@ -100,6 +102,7 @@ class GroupDataset(Dataset[Form]):
         layout: str = "concatenated",
         max_rows: int | None = None,
         oversize: str = "error",
+        shuffle_rows: bool = False,
     ) -> None: ...
     @overload
     def __init__(
@@ -110,6 +113,7 @@ class GroupDataset(Dataset[Form]):
         layout: str = "concatenated",
         max_rows: int | None = None,
         oversize: str = "error",
+        shuffle_rows: bool = False,
         **named: Any,
     ) -> None: ...
     def __init__(
@@ -120,6 +124,7 @@ class GroupDataset(Dataset[Form]):
         layout: str = "concatenated",
         max_rows: int | None = None,
         oversize: str = "error",
+        shuffle_rows: bool = False,
         **named: Any,
     ) -> None:
         if arrays and named:
@@ -131,6 +136,7 @@ class GroupDataset(Dataset[Form]):
             "layout": choice("layout", layout, ("concatenated", "padded")),
             "max_rows": None if max_rows is None else integer("max_rows", max_rows, least=1, most=U32),
             "oversize": choice("oversize", oversize, ("error", "truncate", "subsample")),
+            "shuffle_rows": boolean("shuffle_rows", shuffle_rows),
         }
         self._samples = GroupSamples(group_ids, named or list(arrays), options)
 
@@ -206,7 +212,8 @@ class GroupSamples(StoredSamples):
             ids = _rows(ids, firsts if self.order is None else self.order[firsts])
         self.ids = BorrowedArray(IDS, ids)
         fields = [(IDS, self.ids.tensor, padded), *((field.label, field.tensor, False) for field in self.fields)]
-        options = (self._options["layout"], self._options["max_rows"], self._options["oversize"])
+        given = self._options
+        options = (given["layout"], given["max_rows"], given["oversize"], given["shuffle_rows"])
         self._engine = groups.dataset(fields, *options, self._named)
         beside = (self.ids,) if self.fields else ()
         beside = beside if self.places is None else (*beside, self.places)

@@ -79,6 +79,7 @@ impl Groups {
         layout: &str,
         max_rows: Option<u32>,
         oversize: &str,
+        shuffles_rows: bool,
         offsets: bool,
     ) -> PyResult<Dataset> {
         let mut builder = GroupDataset::new(self.0.clone()).layout(parse(layout)?);
@@ -92,6 +93,7 @@ impl Groups {
         if let Some(max_rows) = max_rows {
             builder = builder.max_rows(max_rows, parse(oversize)?);
         }
+        let builder = if shuffles_rows { builder.shuffle_rows() } else { builder };
         let builder = if offsets { builder.offsets() } else { builder };
         builder.build().map(|dataset| Dataset(EngineDataset::from(dataset))).map_err(|error| raise(&error))
     }

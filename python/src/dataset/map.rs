@@ -102,11 +102,19 @@ impl PythonReader {
             let stop = StopSign(request.stop.clone());
             add(object.call_method1("batch", (request.samples.to_vec(), request.seed, request.epoch, stop)));
         }
-        for &number in request.samples.iter().filter(|_| !self.whole) {
-            if request.stop.is_set() {
-                break;
+        if !self.whole {
+            let stop = StopSign(request.stop.clone());
+            let arguments = (request.samples.to_vec(), request.seed, request.epoch, stop);
+            match object
+                .call_method1("attempt", arguments)
+                .and_then(|each| each.try_iter()?.collect::<PyResult<Vec<_>>>())
+            {
+                Ok(each) => each.into_iter().for_each(|each| {
+                    let is_error = each.cast::<PyBaseException>().is_ok();
+                    add(if is_error { Err(PyErr::from_value(each)) } else { Ok(each) });
+                }),
+                Err(error) => add(Err(error)),
             }
-            add(object.call1((number, request.seed, request.epoch)));
         }
         let samples = Arc::new(HeldHere { samples: Some(Held(samples)), done: Arc::clone(&self.done) });
         ReadPart { outcomes, samples }

@@ -390,7 +390,7 @@ impl Collation {
                 collation.own,
                 collation.compressed.len(),
                 collation.own_lengths.len(),
-                ragged.map(|ragged| (ragged.subsamples, ragged.guide.is_some())),
+                ragged.map(|ragged| (ragged.subsamples, ragged.shuffles, ragged.guide.is_some())),
             )
         };
         match facts(self) == facts(other) {
@@ -480,6 +480,8 @@ pub(crate) struct Ragged {
     pub(crate) own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     pub(crate) subsamples: bool,
+    /// True if batches take the elements of a sample in random order.
+    pub(crate) shuffles: bool,
 }
 
 /// The numbers in an index table, which give the places of samples for data that this process does not read.

@@ -138,6 +138,7 @@ impl Kind for Concatenated {
             sizes: sizes.clone(),
             own_sizes: each.iter().all(|each| each.ragged.as_ref().is_none_or(|ragged| ragged.own_sizes)),
             subsamples: ragged.subsamples,
+            shuffles: ragged.shuffles,
         });
         let (compressed, own_lengths) = (compressed.collect(), own_lengths.collect());
         if let Some(dataset) = each.iter().position(|each| each.shorter_from.is_some()) {

@@ -1,6 +1,6 @@
 //! `GroupDataset`: rows that belong together, such as all rows of one query, are one sample.
 //!
-//! A group is never divided between batches, and its rows keep their order. The rows of a group may lie anywhere; the
+//! A group is never divided between batches, and its rows keep their order unless they are shuffled. The rows of a group may lie anywhere; the
 //! dataset then keeps the place of each row, not a copy of it.
 
 use std::collections::HashMap;
@@ -196,6 +196,7 @@ pub struct GroupDatasetBuilder {
     fields: SequenceDatasetBuilder,
     layout: GroupLayout,
     max_rows: Option<(u32, GroupOversize)>,
+    shuffles_rows: bool,
     offsets: bool,
 }
 
@@ -235,6 +236,13 @@ impl GroupDatasetBuilder {
         Self { max_rows: Some((max_rows, oversize)), ..self }
     }
 
+    /// Puts the rows of each group that a batch takes into another order in each epoch: a function of seed, epoch and
+    /// group. Default: rows keep their order.
+    #[must_use]
+    pub fn shuffle_rows(self) -> Self {
+        Self { shuffles_rows: true, ..self }
+    }
+
     /// Adds `offsets` to concatenated batches: the first row of each group, and the number of rows.
     #[must_use]
     pub fn offsets(self) -> Self {
@@ -247,7 +255,7 @@ impl GroupDatasetBuilder {
     /// [`Kind::Data`](crate::Kind::Data) if a group has more rows than it may; and those of a
     /// [`SequenceDatasetBuilder`].
     pub fn build(self) -> Result<GroupDataset> {
-        let Self { groups, fields, layout, max_rows, offsets } = self;
+        let Self { groups, fields, layout, max_rows, shuffles_rows, offsets } = self;
         let mut sequences = fields.build()?;
         if let Some((max_rows, oversize)) = max_rows {
             let sizes = sequences.sizes().as_slice();
@@ -259,6 +267,9 @@ impl GroupDatasetBuilder {
             }
             sequences = sequences.at_most(max_rows, oversize == GroupOversize::Subsample);
         }
+        if shuffles_rows {
+            sequences = sequences.with_shuffled_elements();
+        }
         Ok(GroupDataset { groups, sequences, layout, offsets })
     }
 }
@@ -268,7 +279,7 @@ impl GroupDataset {
     #[expect(clippy::new_ret_no_self, reason = "a dataset without fields is none")]
     pub fn new(groups: Groups) -> GroupDatasetBuilder {
         let (fields, layout) = (SequenceDataset::new(), GroupLayout::default());
-        GroupDatasetBuilder { groups, fields, layout, max_rows: None, offsets: false }
+        GroupDatasetBuilder { groups, fields, layout, max_rows: None, shuffles_rows: false, offsets: false }
     }
 
     /// The number of groups.

@@ -49,6 +49,8 @@ pub struct SequenceDataset {
     own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     subsamples: bool,
+    /// True if batches take the elements of a sample in random order.
+    shuffles: bool,
     /// The names of the fields with separate lengths.
     own_lengths: Vec<String>,
 }
@@ -275,6 +277,7 @@ impl SequenceDatasetBuilder {
             sizes,
             own_sizes,
             subsamples: false,
+            shuffles: false,
             own_lengths: self.own_lengths,
         })
     }
@@ -315,6 +318,11 @@ impl SequenceDataset {
         self
     }
 
+    /// The same dataset, with the elements of each sample in another order in each epoch.
+    pub(super) fn with_shuffled_elements(self) -> Self {
+        Self { shuffles: true, ..self }
+    }
+
     /// The first variable field.
     fn guide(&self) -> Result<&Sequences> {
         match self.fields.get(self.guide) {
@@ -351,8 +359,9 @@ impl SequenceDataset {
         });
         let guide = self.guide()?.clone();
         let index = Index::Ragged { fields: variable.collect(), dimensions: guide.varying().len(), packs };
-        let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
-        let ragged = Ragged { guide: Some(guide.into()), sizes, own_sizes, subsamples };
+        let (sizes, own_sizes) = (self.sizes.clone(), self.own_sizes);
+        let (subsamples, shuffles) = (self.subsamples, self.shuffles);
+        let ragged = Ragged { guide: Some(guide.into()), sizes, own_sizes, subsamples, shuffles };
         let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned();
         let own_lengths = own_lengths.map(Into::into).collect();
         let ragged = Some(ragged);

@@ -163,7 +163,7 @@ impl Fields {
         let parts = plan.parts(step, rank)?;
         let places = self.collation.located.places(&parts.samples);
         let taken = places.of(&parts.samples);
-        let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples);
+        let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples || ragged.shuffles);
         let picks = guide.map(|guide| picks(ragged, guide, plan, &parts, taken)).unwrap_or_default();
         let dimensions = ragged.guide.as_ref().map_or(1, |guide| guide.first().varying().len());
         let extents = match ragged.guide.as_ref().filter(|_| !ragged.own_sizes || dimensions != 1) {
@@ -183,8 +183,9 @@ impl Fields {
     }
 }
 
-/// The elements that are taken of each sample of a batch, in order. They are random if the sample has more than are
-/// taken: a function of seed, epoch and sample. Empty if no sample has more.
+/// The elements that are taken of each sample of a batch. Of a sample that is subsampled they are random, in order; of a
+/// sample that is shuffled they are in random order. Both are functions of seed, epoch and sample. Empty if every sample
+/// gives its first elements in order.
 fn picks(
     ragged: &Ragged,
     guide: &BySource<Sequences>,
@@ -195,24 +196,30 @@ fn picks(
     let lengths: Vec<u32> = (0..taken.rows.len())
         .map(|place| guide.of(taken.source(place)).extents(number(taken.rows[place]))[0])
         .collect();
-    let thinned = |sample: u64, length: u32| length > ragged.sizes.as_slice()[number(sample)];
-    if !parts.samples.iter().zip(&lengths).any(|(&sample, &length)| thinned(sample, length)) {
+    let thinned =
+        |sample: u64, length: u32| ragged.subsamples && length > ragged.sizes.as_slice()[number(sample)];
+    if !ragged.shuffles
+        && !parts.samples.iter().zip(&lengths).any(|(&sample, &length)| thinned(sample, length))
+    {
         return Vec::new();
     }
     let mut picks = Vec::new();
     let members = parts.samples.iter().zip(&lengths).zip(&parts.sizes).zip(&parts.starts);
     for (((&sample, &all), &taken), &first) in members {
         let start = picks.len();
-        if !thinned(sample, all) {
+        let (first, from) = if thinned(sample, all) { (0, all) } else { (first, taken) };
+        if from == 0 || (from == taken && !ragged.shuffles) {
             picks.extend(first..first + taken);
             continue;
         }
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Rows { group: sample });
-        let permutation = Permutation::new(u64::from(all), &key);
+        let permutation = Permutation::new(u64::from(from), &key);
         // Elements of a sample are counted in 32 bits.
-        let pick = |place: u32| u32::try_from(permutation.get(u64::from(place))).unwrap_or(u32::MAX);
+        let pick = |place: u32| first + u32::try_from(permutation.get(u64::from(place))).unwrap_or(u32::MAX);
         picks.extend((0..taken).map(pick));
-        picks[start..].sort_unstable();
+        if !ragged.shuffles {
+            picks[start..].sort_unstable();
+        }
     }
     picks
 }

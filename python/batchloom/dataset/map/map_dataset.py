@@ -39,18 +39,18 @@ class MapDataset(Dataset[Any]):
       and every rule works as for :class:`batchloom.SequenceDataset`. Batches hold the same further fields:
       ``attention_mask``, ``lengths`` and ``index``, or ``cu_seqlens``, ``max_seqlen``, ``position_ids``,
       ``segment_ids`` and ``index``; or
-    - the loader gives a field a slot: ``collate={"image": bl.Pad()}``.
+    - the loader gives a field a slot: ``fields={"image": bl.Field(slot=bl.Pad())}``.
 
     Threads of the loader call the function, several at a time. A block is one batch: ``prefetch=2`` reads at most two
     batches ahead of the one in use, ``prefetch=0`` reads a batch when it is asked for, and nothing is read after the
-    iterator is gone. If the function has a parameter
-    ``rng``, it gets a ``numpy.random.Generator`` whose numbers follow from the seed, the epoch and the sample: so
-    augmentation is the same after a resume, and for any number of threads and ranks. What it draws from generators that
-    threads share (``random``, ``numpy.random``, ``torch.rand``) is not.
+    iterator is gone. If the function has a parameter ``rng``, it gets a ``numpy.random.Generator`` whose numbers follow
+    from the seed, the epoch and the sample: so augmentation is the same after a resume, and for any number of threads
+    and ranks. What it draws from generators that threads share (``random``, ``numpy.random``, ``torch.rand``) is not.
 
     Args:
         items: Anything with ``len()`` and ``[]``: a list of paths, a dataset of torch, a table of h5py, zarr or
-            ``datasets``.
+            ``datasets``. Where it also has ``__getitems__(numbers)``, each thread reads its part of a batch by one
+            call.
         fn: Makes a sample of an item; ``None`` if items are samples. Its result must have memory of its own, as it is
             kept until its batch is formed.
         sizes: The size of each sample: numbers to sort, count and budget by.

@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-from batchloom.dataset.map.source import Refused, SampleSource, describe_error, make_sample_error
+from batchloom.dataset.map.source import (
+    Refused,
+    SampleSource,
+    describe_error,
+    make_batch_generator,
+    make_sample_error,
+    takes_rng,
+)
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
 
@@ -30,12 +37,13 @@ class SampleReader:
         self,
         source: SampleSource,
         functions: Mapping[str, Callable[..., None]] | None = None,
-        whole: Callable[[list[Any]], Any] | None = None,
+        whole: Callable[..., Any] | None = None,
         named: LateFieldNames | None = None,
         floats: Collection[str] = (),
     ) -> None:
         self.source, self.functions, self.whole = source, dict(functions or {}), whole
         self.named, self.floats = named, floats
+        self._whole_takes_rng = whole is not None and takes_rng(whole)
         self.structures = Structures(floats)
 
     def sample(self, number: int, seed: int, epoch: int) -> Any:
@@ -71,17 +79,6 @@ class SampleReader:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def __call__(self, number: int, seed: int, epoch: int) -> tuple[Structure, list[_native.Tensor]]:
-        """Return the structure of a sample, and its arrays.
-
-        Raises:
-            SampleError: The sample cannot be made, or a part of it is neither an array nor a number.
-            ArgumentError: An argument of the loader names a field that is not there.
-        """
-        structure, arrays = self._take_apart(number, self.sample(number, seed, epoch))
-        self.require_named(structure, (array.dtype for array in arrays))
-        return structure, arrays
-
     def require_named(self, structure: Structure, dtypes: Iterable[str]) -> None:
         """Compare the first sample with the fields that arguments of the loader name.
 
@@ -107,24 +104,45 @@ class SampleReader:
         Raises:
             SampleError: A sample cannot be made, or the batch, or a part of it is neither an array nor a number.
         """
-        samples = []
-        for number in numbers:
-            if stop:
-                return None
-            samples.append(self.sample(number, seed, epoch))
+        samples: list[Any] = []
+        for sample in self.samples(numbers, seed, epoch, stop):
+            if type(sample) is Refused:
+                raise sample.error from sample.error.__cause__
+            samples.append(sample)
+        if len(samples) < len(numbers):
+            return None
         try:
-            return self.structures.take_apart(self.whole(samples) if self.whole is not None else samples)
+            return self.structures.take_apart(self._make_batch(numbers, samples, seed, epoch))
         except Exception as error:
             named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
             message = f"the batch of samples {named} could not be made: {describe_error(error)}"
             raise SampleError(message, numbers[0]) from error
 
-    def attempt(self, number: int, seed: int, epoch: int) -> Any:
-        """Return the structure of a sample and its arrays, or the error."""
-        try:
-            return self(number, seed, epoch)
-        except Exception as error:
-            return error
+    def _make_batch(self, numbers: list[int], samples: list[Any], seed: int, epoch: int) -> Any:
+        """Return the batch that the function makes of samples."""
+        if self.whole is None:
+            return samples
+        if self._whole_takes_rng:
+            return self.whole(samples, rng=make_batch_generator(seed, epoch, numbers))
+        return self.whole(samples)
+
+    def attempt(self, numbers: list[int], seed: int, epoch: int, stop: Any) -> list[Any]:
+        """Return the structure and the arrays of each sample, or its error; of fewer if ``stop`` becomes true."""
+        outcomes: list[Any] = []
+        for number, sample in zip(numbers, self.samples(numbers, seed, epoch, stop), strict=False):
+            try:
+                outcomes.append(self._read_sample(number, sample))
+            except Exception as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _read_sample(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+        """Return the structure and the arrays of a sample that the source gave."""
+        if type(sample) is Refused:
+            raise sample.error from sample.error.__cause__
+        structure, arrays = self._take_apart(number, sample)
+        self.require_named(structure, (array.dtype for array in arrays))
+        return structure, arrays
 
     def structure(self, text: str) -> Structure:
         """Return the structure that a text stands for."""

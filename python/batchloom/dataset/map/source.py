@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import batchloom._native as _native
 import numpy
-from batchloom.errors import SampleError
+from batchloom.errors import DataError, SampleError, many
 
 # Items in messages are cut to this many characters.
 _short = reprlib.Repr()
@@ -42,7 +42,8 @@ class SampleSource(Protocol):
         be had is a :class:`Refused`. Several threads call this at a time, each for neighbours in the order of the plan.
 
         Args:
-            numbers: The numbers of the samples. The next one is taken when the sample before it was yielded.
+            numbers: The numbers of the samples. A source may read all samples of a list at once; of other iterables,
+                the next number is taken when the sample before it was yielded.
             seed: The seed of the run.
             epoch: The epoch.
             stop: Something that is true once no more samples are wanted.
@@ -63,6 +64,7 @@ class ItemSource:
     def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
         self.items, self.fn = items, fn
         self.takes_rng = fn is not None and takes_rng(fn)
+        self.takes_many = callable(getattr(items, "__getitems__", None))
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -71,9 +73,17 @@ class ItemSource:
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true.
 
-        The function is called in this loop itself: a call in between would cost a cheap function some of its time.
+        Items that have ``__getitems__`` are asked for a list of numbers at once. Should that fail, they are asked one
+        by one, so that the error names the sample. The function is called in this loop itself: a call in between would
+        cost a cheap function some of its time.
         """
         items, fn, draws = self.items, self.fn, self.takes_rng
+        if self.takes_many and type(numbers) is list and len(numbers) > 1:
+            try:
+                items = ItemsOfPart(items, numbers)
+            except DataError as error:
+                yield from (Refused(make_sample_error(number, None, str(error)), error) for number in numbers)
+                return
         for number in numbers:
             if stop:
                 break
@@ -93,6 +103,36 @@ class ItemSource:
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""
         return None if self.fn is None else self.items[number]
+
+
+class ItemsOfPart:
+    """Items that are read at once, by number.
+
+    Args:
+        items: All items.
+        numbers: The numbers of the items to read.
+
+    Raises:
+        DataError: ``__getitems__`` returned another number of items.
+    """
+
+    def __init__(self, items: Any, numbers: list[int]) -> None:
+        self._items = items
+        self._read: dict[int, Any] = {}
+        try:
+            read = items.__getitems__(numbers)
+        except Exception:
+            return  # one of the numbers is at fault, which reading one by one finds
+        if len(read) != len(numbers):
+            raise DataError(
+                f"{type(items).__name__}.__getitems__ returned {many(len(read), 'item')} for "
+                f"{many(len(numbers), 'number')}; expected one for each"
+            )
+        self._read = dict(zip(numbers, read, strict=True))
+
+    def __getitem__(self, number: int) -> Any:
+        """Return one item."""
+        return self._read[number] if self._read else self._items[number]
 
 
 class Refused:
@@ -131,3 +171,12 @@ def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
     """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
     first, second = _native.sample_key(seed, epoch, sample)
     return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))
+
+
+def make_batch_generator(seed: int, epoch: int, numbers: list[int]) -> numpy.random.Generator:
+    """Return the generator of a batch: its numbers follow from the seed, the epoch and the samples of the batch alone.
+
+    They are other numbers than those that a generator of one of the samples draws.
+    """
+    state = numpy.random.SeedSequence((seed, epoch, *numbers))
+    return numpy.random.Generator(numpy.random.Philox(state))

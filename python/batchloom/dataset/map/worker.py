@@ -225,16 +225,14 @@ class Answers:
         held: list[Any] = []
         outcomes: list[Any] = []
         add = partial(_add, held, outcomes)
-        if self._reader.whole is not None:
-            try:
-                add(self._reader.batch(numbers, seed, epoch, self._stop))
-            except SampleError as error:
-                add(error)
-            numbers = []
-        for number in numbers:
-            if self._stop:
-                break
-            add(self._reader.attempt(number, seed, epoch))
+        if self._reader.whole is None:
+            for outcome in self._reader.attempt(numbers, seed, epoch, self._stop):
+                add(outcome)
+            return held, outcomes
+        try:
+            add(self._reader.batch(numbers, seed, epoch, self._stop))
+        except SampleError as error:
+            add(error)
         return held, outcomes
 
     def _fill(self, numbers: list[int]) -> list[Any] | None:
@@ -300,6 +298,9 @@ class ProcessReader(SampleReader):
         generators = self._generators
 
         def make_samples(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
+            if isinstance(some, list) and getattr(self.source, "takes_many", False) and not generators.are_drawn:
+                self._announced[0] = some[0]
+                return self.source.samples(some, seed, epoch, stop)
             return self.source.samples(self._announce(some, seed, epoch), seed, epoch, stop)
 
         def one(number: int) -> Any:

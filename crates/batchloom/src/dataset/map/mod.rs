@@ -179,8 +179,13 @@ impl Kind for MapDataset {
         if let Some(field) = slotted.next() {
             return Err(MapCause::SlotOfColumn { field: field.clone() }.into());
         }
-        let ragged =
-            self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
+        let ragged = self.sizes.clone().map(|sizes| Ragged {
+            guide: None,
+            sizes,
+            own_sizes: true,
+            subsamples: false,
+            shuffles: false,
+        });
         Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
     }
 
