@@ -138,7 +138,7 @@ def test_wheel_is_small_and_has_no_symbols_for_debuggers(wheel):
     found = sections(library)
     assert ".dynsym" in found
     assert not {name for name in found if name.startswith((".debug", ".symtab"))}
-    assert wheel.stat().st_size < 6 * MEGABYTE
+    assert wheel.stat().st_size < 4 * MEGABYTE
 
 
 def test_metadata_is_complete(wheel):
