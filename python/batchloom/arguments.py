@@ -1,11 +1,13 @@
 """Checks of arguments that are the same everywhere."""
 
+import functools
+import inspect
 import operator
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal, Protocol, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex, TypeVar
 
 import numpy
 from batchloom.errors import ArgumentError, RangeError
@@ -14,6 +16,8 @@ PACKAGE = os.path.dirname(__file__) + os.sep
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
+
+Class = TypeVar("Class", bound=type)
 
 Uneven = Literal["pad", "mask", "short"]
 Shuffle = bool | Literal["runs", "documents", "chunks"]
@@ -107,8 +111,8 @@ def read_stream_shuffle(shuffle: object, mode: str) -> tuple[str, bool]:
     return pieces, pieces == "samples" and named is None
 
 
-def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
-    """Refuse keywords that are in none of several typed dicts.
+def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any, others: Sequence[str] = ()) -> None:
+    """Refuse keywords that are in none of several typed dicts; ``others`` are arguments that may be meant.
 
     Raises:
         TypeError: There is one. The message names it, and a keyword that is spelled alike.
@@ -116,11 +120,50 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
     known = {name for kind in kinds for name in kind.__annotations__} if keywords else set()
     for name in keywords:
         if name not in known:
-            import difflib
+            raise make_unknown_keyword_error(owner, name, {*known, *others}, {})
 
-            alike = difflib.get_close_matches(name, sorted(known), 1)
-            meant = f"; did you mean {alike[0]}?" if alike else ""
-            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
+
+def make_unknown_keyword_error(owner: str, name: str, known: Iterable[str], meanings: Mapping[str, str]) -> TypeError:
+    """Return the error for a keyword that ``owner`` does not have, with the keyword that is meant, if one is likely.
+
+    Args:
+        owner: The name of a class.
+        name: The keyword.
+        known: The keywords that there are.
+        meanings: Names that other libraries use, and the keyword that each stands for.
+    """
+    import difflib
+
+    alike = [meanings[name]] if name in meanings else difflib.get_close_matches(name, sorted(known), 1)
+    meant = f"; did you mean {alike[0]}?" if alike else ""
+    return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
+
+
+def answer_unknown_keywords(**meanings: str) -> Callable[[Class], Class]:
+    """Return a decorator of a class: its constructor answers an unknown keyword with the one that is meant.
+
+    Args:
+        meanings: Names that other libraries use, and the keyword of the class that each stands for.
+    """
+
+    def decorate(kind: Class) -> Class:
+        construct = kind.__init__  # type: ignore[misc]
+        parameters = inspect.signature(construct).parameters
+
+        @functools.wraps(construct)
+        def initialise(self: Any, *arguments: Any, **keywords: Any) -> None:
+            try:
+                construct(self, *arguments, **keywords)
+            except TypeError:
+                unknown = next((name for name in keywords if name not in parameters), None)
+                if unknown is None:
+                    raise
+                raise make_unknown_keyword_error(kind.__name__, unknown, parameters, meanings) from None
+
+        kind.__init__ = initialise  # type: ignore[misc]
+        return kind
+
+    return decorate
 
 
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

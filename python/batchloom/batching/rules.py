@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, SupportsIndex
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer
+from batchloom.arguments import U32, answer_unknown_keywords, choice, integer
 from batchloom.errors import ArgumentError, many
 
 Count = Literal["padded", "real"]
@@ -36,6 +36,14 @@ PACKING_ORDER = ("random", "decreasing")
 
 # The fields of a cost model, which are options in the text of a rule.
 COEFFICIENTS = ("fixed", "per_token", "per_pair")
+
+
+# Names that other libraries use for the limits of a batch.
+OF_BUDGETS = answer_unknown_keywords(
+    **dict.fromkeys(("max_length", "max_seq_length", "max_seq_len", "seq_len", "block_size", "budget"), "max_tokens"),
+    **dict.fromkeys(("batch_size", "max_batch_size", "max_sentences"), "max_samples"),
+    **dict.fromkeys(("pad_to_multiple_of", "required_batch_size_multiple"), "multiple_of"),
+)
 
 
 class Rule(Protocol):
@@ -95,6 +103,7 @@ class LengthBuckets:
         return _make_native("length-buckets", "batch_size", vars(self))
 
 
+@OF_BUDGETS
 @dataclass(frozen=True)
 class TokenBudget:
     """Batches of samples of similar size that fill a budget: each pool is sorted, then divided greedily.
@@ -194,6 +203,7 @@ class CostModel:
         return self.fixed + samples * length * (self.per_token + self.per_pair * length)
 
 
+@OF_BUDGETS
 @dataclass(frozen=True)
 class CostOptimal:
     """Batches of samples of similar size, of the least total cost: each pool is sorted, then divided optimally.
@@ -233,6 +243,7 @@ class CostOptimal:
         return _make_native("cost-optimal", "max_tokens", cost | options)
 
 
+@OF_BUDGETS
 @dataclass(frozen=True)
 class Packing:
     """Batches of concatenated samples, without padding, as full as possible.

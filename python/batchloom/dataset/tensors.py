@@ -199,6 +199,16 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
 
 
 def _field(label: str, array: Any) -> BorrowedArray | SparseField:
+    if isinstance(array, Mapping):
+        raise DataError(
+            f"field {label} is a {type(array).__name__}; expected an array: TensorDataset(**fields) makes a field of "
+            "each"
+        )
+    if isinstance(array, list | tuple) and array and hasattr(array[0], "shape"):
+        raise DataError(
+            f"field {label} is a {type(array).__name__} of arrays; expected an array: TensorDataset(*arrays) makes a "
+            "field of each"
+        )
     return SparseField(label, array) if is_sparse(array) else BorrowedArray(label, as_array(label, array))
 
 

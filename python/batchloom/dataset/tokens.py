@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import boolean, choice, integer, read_stream_shuffle
+from batchloom.arguments import answer_unknown_keywords, boolean, choice, integer, read_stream_shuffle
 from batchloom.arrays import frames
 from batchloom.arrays.field import BorrowedArray, host, release
 from batchloom.arrays.frameworks import is_arrow
@@ -64,6 +64,10 @@ class TokenStats:
     """Places without a token, after the ends of rows; beside longer pieces, batches pad short ones further."""
 
 
+@answer_unknown_keywords(
+    **dict.fromkeys(("block_size", "context_length", "sequence_length", "max_seq_len", "chunk_size"), "seq_len"),
+    **dict.fromkeys(("eos_token_id", "eos_id", "eod"), "separator"),
+)
 class TokenDataset(Dataset[Tuples]):
     """Documents of tokens as one stream, in pieces of ``seq_len`` tokens with the next token of each as its label.
 

@@ -60,7 +60,7 @@ class DividedKeywords:
                 f"DataLoader() got an unexpected keyword argument {name!r}; {name} is an attribute of a field: "
                 f"expected fields={{...: bl.Field({name}=...)}}, or fields=bl.Field({name}=...) for the only field"
             )
-        require_known("DataLoader", keywords, LoaderKeywords)
+        require_known("DataLoader", keywords, LoaderKeywords, others=("batch_size", "shuffle"))
         given: dict[Any, dict[str, Any]] = {kind: {} for kind in KINDS}
         for name, value in keywords.items():
             given[KIND_OF[name]][name] = copy_argument(value)

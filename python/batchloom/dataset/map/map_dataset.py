@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy
-from batchloom.arguments import caller, choice
+from batchloom.arguments import answer_unknown_keywords, caller, choice
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
@@ -23,6 +23,9 @@ ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")
 
 
+@answer_unknown_keywords(
+    **dict.fromkeys(("transform", "function", "map_fn", "loader"), "fn"), num_workers="workers", lengths="sizes"
+)
 class MapDataset(Dataset[Any]):
     """Samples that a function makes when their batch is formed, and never before.
 

@@ -8,7 +8,7 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
@@ -175,7 +175,7 @@ class Structures:
         structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
         structure = self._of_text.setdefault(structure.text, structure)
         if types is not None:
-            keys = [str(key) for key in sample] if isinstance(sample, dict) else None
+            keys = [str(key) for key in sample] if isinstance(sample, Mapping) else None
             places = range(len(names)) if keys is None else sorted(range(len(keys)), key=keys.__getitem__)
             self._of_types[types] = structure, list(places)
         return structure
@@ -201,10 +201,12 @@ def _types(sample: Any) -> tuple[list[Any], Any]:
         parts, keys = list(sample.values()), tuple(sample)
     elif kind is tuple:
         parts, keys = list(sample), kind
+    elif isinstance(sample, Mapping):  # what collators of transformers return
+        parts, keys = list(sample.values()), tuple(sample)
     else:
         parts = [sample]
     types = tuple(map(type, parts))
-    if any(issubclass(part, dict | tuple | list) for part in types):
+    if any(issubclass(part, (dict, tuple, list, Mapping)) for part in types):
         return parts, None
     return parts, (keys, types)
 
@@ -218,7 +220,7 @@ def _is_array(value: list[Any]) -> bool:
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:
     """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))
     if isinstance(value, tuple):
         return list(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
@@ -242,7 +244,8 @@ def _node(value: Any, frameworks: Any) -> Node | str:
     children = _children(value)
     if children is None:
         return str(next(frameworks))
-    kind = type(value) if hasattr(value, "_fields") else next(k for k in (dict, tuple, list) if isinstance(value, k))
+    kinds = ((Mapping, dict), (tuple, tuple), (list, list))
+    kind = type(value) if hasattr(value, "_fields") else next(kind for like, kind in kinds if isinstance(value, like))
     nodes = tuple(_node(child, frameworks) for _, child in children)
     return Node(kind, tuple(key for key, _ in children), nodes, tuple(value) if kind is dict else ())
 
