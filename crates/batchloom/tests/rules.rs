@@ -91,7 +91,9 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         },
     );
     prop_oneof![
-        (1_u64..20).prop_map(|size| FixedSize::new(size).unwrap().into()),
+        (1_u64..20, 1_u32..17).prop_map(|(size, multiple)| {
+            FixedSize::new(size).unwrap().multiple_of(multiple).unwrap().into()
+        }),
         (1_u64..20, pool, 1_u32..17).prop_map(|(size, pool, multiple)| {
             let rule = LengthBuckets::new(size).unwrap().pool(pool).unwrap();
             rule.multiple_of(multiple).unwrap().into()

@@ -64,7 +64,8 @@ fn packing() -> impl Strategy<Value = Rule> {
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let fixed = (1_u64..).prop_map(|size| FixedSize::new(size).unwrap().into());
+    let fixed = (1_u64.., 1_u32..)
+        .prop_map(|(size, multiple)| FixedSize::new(size).unwrap().multiple_of(multiple).unwrap().into());
     prop_oneof![fixed, length_buckets(), token_budget(), cost_optimal(), packing()]
 }
 

@@ -63,14 +63,24 @@ class FixedSize:
 
     ``DataLoader(dataset, batch_size=64)`` is short for ``batching=FixedSize(64)``.
 
+    Args:
+        batch_size: Samples in a batch.
+        multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes.
+
     Raises:
-        ArgumentError: ``batch_size`` is below 1.
+        ArgumentError: A number is below 1.
     """
 
     batch_size: int
+    multiple_of: int = 1
 
     def __post_init__(self) -> None:
         _integers(self, "batch_size")
+        _integers(self, "multiple_of", most=U32)
+
+    def __repr__(self) -> str:
+        rounding = "" if self.multiple_of == 1 else f", multiple_of={self.multiple_of}"
+        return f"FixedSize(batch_size={self.batch_size}{rounding})"
 
     def _native(self) -> _native.Rule:
         return _make_native("fixed-size", "batch_size", vars(self))

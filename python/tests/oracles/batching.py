@@ -280,7 +280,7 @@ def multiples(build):
 
 
 pool_sizes = st.sampled_from([None, "all"])
-fixed = st.builds(bl.FixedSize, st.integers(1, 20))
+fixed = multiples(lambda multiple_of: st.builds(bl.FixedSize, st.integers(1, 20), multiple_of=multiple_of))
 buckets = st.builds(
     bl.LengthBuckets, st.integers(1, 9), pool=pool_sizes | st.integers(1, 6), multiple_of=st.integers(1, 8)
 )

@@ -6,19 +6,27 @@ use super::error::BatchingCause;
 use super::pool::{MOST, whole_batches};
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{PoolBatches, PoolSizes, Sizes};
+use super::{PoolBatches, PoolSizes, Sizes, positive};
 use crate::Result;
 
 /// Batches of `batch_size` samples each, in order. The last batch holds the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct FixedSize {
     batch_size: u64,
+    /// The number that padded lengths are a multiple of; fingerprints keep the form of rules that have none.
+    #[serde(skip_serializing_if = "is_one")]
+    multiple_of: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_one(multiple_of: &u32) -> bool {
+    *multiple_of == 1
 }
 
 impl Default for FixedSize {
     /// Batches of 64 samples.
     fn default() -> Self {
-        Self { batch_size: 64 }
+        Self { batch_size: 64, multiple_of: 1 }
     }
 }
 
@@ -30,8 +38,16 @@ impl FixedSize {
     pub fn new(batch_size: u64) -> Result<Self> {
         match batch_size {
             0 => Err(BatchingCause::BatchSize { found: batch_size }.into()),
-            batch_size => Ok(Self { batch_size }),
+            batch_size => Ok(Self { batch_size, multiple_of: 1 }),
         }
+    }
+
+    /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
+    pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
+        Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
     }
 
     /// The number of samples in a full batch.
@@ -58,6 +74,10 @@ impl PoolRule for FixedSize {
     fn looks_at_sizes(&self) -> bool {
         false
     }
+
+    fn multiple_of(&self) -> u32 {
+        self.multiple_of
+    }
 }
 
 impl Spelled for FixedSize {
@@ -65,11 +85,12 @@ impl Spelled for FixedSize {
     const FORM: Option<&'static str> = Some("fixed-size:N");
 
     fn spell(&self) -> Spelling {
-        Spelling::new(Self::NAME, self.batch_size)
+        Spelling::new(Self::NAME, self.batch_size).option("multiple_of", &self.multiple_of, &1)
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
-        Self::new(given.number()?)
+        let rule = Self::new(given.number()?)?;
+        given.set_number("multiple_of", rule, Self::multiple_of)
     }
 }
 
