@@ -281,7 +281,7 @@ fn array(dtype: DType, shape: &[usize]) -> String {
     format!("{dtype}{shape:?}")
 }
 
-/// What is expected of two arrays that differ, in words.
+/// The words for what is expected of two arrays that differ.
 fn of_one_layout(found: (DType, &[usize]), expected: (DType, &[usize])) -> String {
     if found.0 != expected.0 {
         let remedy = if found.1.is_empty() && expected.1.is_empty() {
@@ -298,7 +298,7 @@ fn of_one_layout(found: (DType, &[usize]), expected: (DType, &[usize])) -> Strin
         ""
     };
     format!(
-        "one {what} for all samples (samples of several shapes need sizes, or a slot for the field, such as Pad or \
+        "one type and {what} for all samples (samples of several shapes need sizes, or a slot for the field, such as Pad or \
          Resize{images})"
     )
 }
