@@ -236,7 +236,7 @@ proptest! {
             dropped += u64::from(!parts.iter().any(|part| part.0 == 0));
         }
         prop_assert_eq!(stats.dropped, dropped);
-        let drops = options.drop_last || policy(&options.rule, "oversize") == "drop";
+        let drops = policy(&options.rule, "overflow") == "drop" || options.drop_last || policy(&options.rule, "oversize") == "drop";
         prop_assert!(drops || stats.dropped == 0);
     }
 

@@ -131,7 +131,7 @@ fn errors_say_what_is_wrong_with_the_text() {
         ),
         ("token-budget:8,oversize=split", "oversize is \"split\"; expected \"error\", \"alone\""),
         ("token-budget:8,pool=1,pool=2", "pool is given twice"),
-        ("fixed-size:8,pool=1", "fixed-size has no option \"pool\"; expected no options"),
+        ("fixed-size:8,pool=1", "fixed-size has no option \"pool\"; expected multiple_of"),
         ("cost-optimal:8,fixed=nan", "found NaN"),
         ("packing:0", "max_tokens is 0"),
         ("listed", "lists have no text"),
