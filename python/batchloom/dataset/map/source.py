@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -113,7 +113,7 @@ class ItemsOfPart:
         numbers: The numbers of the items to read.
 
     Raises:
-        DataError: ``__getitems__`` returned another number of items.
+        DataError: ``__getitems__`` returned a mapping, or another number of items.
     """
 
     def __init__(self, items: Any, numbers: list[int]) -> None:
@@ -123,6 +123,10 @@ class ItemsOfPart:
             read = items.__getitems__(numbers)
         except Exception:
             return  # one of the numbers is at fault, which reading one by one finds
+        if isinstance(read, Mapping):
+            raise DataError(
+                f"{type(items).__name__}.__getitems__ returned a {type(read).__name__}; expected a list of items"
+            )
         if len(read) != len(numbers):
             raise DataError(
                 f"{type(items).__name__}.__getitems__ returned {many(len(read), 'item')} for "

@@ -34,6 +34,11 @@ class Short(Table):
         return super().__getitems__(numbers)[1:]
 
 
+class Columns(Table):
+    def __getitems__(self, numbers):
+        return {"x": self.values[numbers], "k": numbers}
+
+
 def double(item):
     return {"x": item["x"] * 2, "k": item["k"]}
 
@@ -93,6 +98,11 @@ def test_a_damaged_item_is_named(workers):
     (first, *_) = bl.DataLoader(skipping, 20)
     assert first["weight"].tolist() == [float(number != 7) for number in range(20)]
     assert first["k"].tolist() == [number if number != 7 else 0 for number in range(20)]
+
+
+def test_a_dict_of_columns_is_refused():
+    with pytest.raises(bl.SampleError, match=r"Columns.__getitems__ returned a dict; expected a list of items"):
+        list(bl.DataLoader(bl.MapDataset(Columns()), 2, num_threads=1))
 
 
 def test_another_number_of_items_is_refused():
