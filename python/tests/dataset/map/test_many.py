@@ -65,7 +65,9 @@ def same(batches, others):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("workers", ["threads", "processes"])
-@pytest.mark.parametrize("function", [None, double, flip, ragged], ids=str)
+@pytest.mark.parametrize(
+    "function", [None, double, flip, ragged], ids=lambda given: getattr(given, "__name__", "items")
+)
 def test_batches_are_those_of_items_one_by_one(function, workers, threads):
     table = Table()
     options = {"workers": workers}
