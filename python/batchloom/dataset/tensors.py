@@ -199,7 +199,7 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
 
 
 def _field(label: str, array: Any) -> BorrowedArray | SparseField:
-    if isinstance(array, Mapping):
+    if isinstance(array, Mapping) and not hasattr(array, "shape"):  # a DOK matrix of scipy is a dict, too
         raise DataError(
             f"field {label} is a {type(array).__name__}; expected an array: TensorDataset(**fields) makes a field of "
             "each"
