@@ -1,4 +1,4 @@
-"""What a field may be: arrays, lists, columns and frames give the same batches in every dataset that takes rows."""
+"""Inputs of fields: arrays, lists, columns and frames give the same batches in every dataset that takes rows."""
 
 import array
 from collections.abc import Sequence

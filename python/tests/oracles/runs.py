@@ -139,6 +139,17 @@ def resume(loader, state):
     return loader
 
 
+def resume_after(make, step):
+    """Return a loader that goes on where another one stands after some steps of its first epoch."""
+    before = make()
+    batches = iter(before)
+    for _ in range(step):
+        next(batches)
+    after = make()
+    after.load_state_dict(before.state_dict())
+    return after
+
+
 def until(loader, epochs, seen):
     """The batches of a loader to the end of its last epoch."""
     received = []

@@ -202,7 +202,7 @@ pub enum Refusal {
 }
 
 impl SampleLayout {
-    /// The error for a sample whose `layout` differs from this one, that of sample `first`.
+    /// The error for a sample with another `layout` than this one, which sample `first` has.
     pub(crate) fn layout_error(&self, first: u64, layout: &Self, sample: u64) -> ReadError {
         if layout.structure != self.structure {
             let (structure, expected) = (layout.structure.to_string(), self.structure.to_string());
