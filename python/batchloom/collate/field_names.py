@@ -26,11 +26,13 @@ class FieldNames:
         dtypes: The types of the fields that are taken from samples, by name.
         shapes: The shapes of the rows of these fields, where they are known.
         places: The names of the fields that integers stand for: the places in a tuple, the integer keys of a dict.
+        objects: The names of the fields that hold objects, to which nothing is done.
     """
 
     dtypes: Mapping[str, str]
     shapes: Mapping[str, Sequence[int]]
     places: Mapping[int, str]
+    objects: Collection[str] = ()
 
     def name(self, label: str, key: Any, among: Collection[str] | None = None, otherwise: str = "") -> str:
         """Return the name of the field that a key of an argument stands for.
@@ -48,6 +50,11 @@ class FieldNames:
         field = self._find_name(key)
         if field in allowed:
             return field  # type: ignore[return-value]
+        if field in self.objects:
+            raise ArgumentError(
+                f"{label} names {key!r}, which holds objects, and batches hold these as they are, in a list; expected a "
+                f"field of arrays: {self.list_keys(allowed) or 'there is none'}{otherwise}"
+            )
         raise ArgumentError(f"{label} names {key!r}; expected {self.list_keys(allowed) or 'no field'}{otherwise}")
 
     def _find_name(self, key: Any) -> str | None:

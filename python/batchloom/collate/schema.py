@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import batchloom._native as _native
-from batchloom.arrays.frameworks import load, require
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, load, require
+from batchloom.collate.objects import OBJECT, OBJECTS, STORED_OBJECT, ObjectViews, find_objects, find_stored
 from batchloom.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -123,7 +124,16 @@ class Schema:
             ArgumentError: There is no such framework, or it is not installed.
             DTypeError: The framework lacks the type of a field.
         """
-        return [require(output or framework, dtype, name) for name, dtype, framework in self.columns]
+        return [
+            load(DEFAULT_FRAMEWORK) if framework in OBJECTS else require(output or framework, dtype, name)
+            for name, dtype, framework in self.columns
+        ]
+
+    @property
+    def objects(self) -> ObjectViews:
+        """The fields that hold objects."""
+        places = [place for place, column in enumerate(self.columns) if column.framework == OBJECT]
+        return ObjectViews(places, find_objects)
 
     def joins(self, output: str | None) -> list[Join]:
         """Return the functions that make sparse matrices of columns.
@@ -190,6 +200,9 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
         DTypeError: A framework lacks the type of a field.
     """
     views = [FieldViews(module.views, module.view, module.TAKES_CAPSULES) for module in schema.modules(output)]
+    for place, column in enumerate(schema.columns):
+        if column.framework == STORED_OBJECT:
+            views[place] = _find_in(views[place])
     patches = patches_of(schema, output, copies)
     if patches is not None:
         cut, whole = patches, views[patches.place]
@@ -197,6 +210,15 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
             lambda column: cut.each(whole.many(column)), lambda tensor: cut.cut(whole.one(tensor)), whole.takes_capsules
         )
     return views
+
+
+def _find_in(views: FieldViews) -> FieldViews:
+    """Return views that are the objects of the tickets in other views."""
+    many, one = views.many, views.one
+    return views._replace(
+        many=lambda column: [find_stored(tickets) for tickets in many(column)],
+        one=lambda tensor: find_stored(one(tensor)),
+    )
 
 
 def patches_of(schema: Schema, output: str | None, copies: bool) -> Patches | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING, Any, overload
 import batchloom._native as _native
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK
+from batchloom.collate.field_names import FieldNames
+from batchloom.collate.objects import OBJECTS
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
+from batchloom.dataset.object_field import ObjectField, read_objects
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
@@ -20,6 +25,7 @@ from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -33,7 +39,9 @@ class TensorDataset(Dataset[Form]):
     A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
     ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
     Lists of numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field
-    with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column.
+    with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column. A column or list
+    of texts, paths or other objects that are no numbers is a field as well: a batch holds them as a list, wherever its
+    arrays are.
 
     A field may also be a sparse matrix: SciPy's or torch's, in CSR format, or :class:`SparseRows`. A batch holds its
     rows as a matrix of the same kind, or with all columns if ``SparseRows(X, layout="dense")`` asks for that;
@@ -52,7 +60,7 @@ class TensorDataset(Dataset[Form]):
         ArgumentError: Positional and named fields are mixed.
         DataError: No field; fields of different lengths; a value that is not an array; a memory map whose file is
             shorter than the map.
-        DTypeError: An element type that cannot be moved as bytes, such as ``object``.
+        DTypeError: An element type that cannot be moved as bytes, such as ``object`` with numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
@@ -104,13 +112,14 @@ class RowSamples(StoredSamples):
         )
         held: list[BorrowedArray] = []
         for field in self.fields:
-            held += field.arrays if isinstance(field, SparseField) else (field,)
+            if not isinstance(field, ObjectField):
+                held += field.arrays if isinstance(field, SparseField) else (field,)
         self.location = Location(tuple(held))
 
     @property
     def given(self) -> tuple[Any, ...]:
         """The arrays, as they were given."""
-        return tuple(field.array for field in self.fields)
+        return tuple(field.array if isinstance(field, SparseField) else field.data for field in self.fields)
 
     @property
     def sparse(self) -> list[str]:
@@ -141,7 +150,7 @@ class RowSamples(StoredSamples):
         selection = self.locate_selected()
         if selection.range is None or self.sparse:
             return super().narrow_recipe()
-        arrays = tuple(field.part(*selection.range) for field in self.location.arrays)
+        arrays = tuple(field.part(*selection.range) for field in self.fields if isinstance(field, BorrowedArray))
         return (_rebuild, (self.names, arrays, self.is_bare)), selection.cut(*selection.range)
 
     @override
@@ -161,9 +170,18 @@ class RowSamples(StoredSamples):
             held = field.columns(len(frameworks)) if isinstance(field, SparseField) else None
             frameworks += [field.framework] * (1 if held is None else held.COLUMNS)
             compressed += [] if held is None else [held]
-        frameworks += frameworks[:1] * (len(columns) - len(frameworks))
+        usual = next((framework for framework in frameworks if framework not in OBJECTS), DEFAULT_FRAMEWORK)
+        frameworks += [usual] * (len(columns) - len(frameworks))
         with_frameworks = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
         return Schema(tuple(with_frameworks), named=self.names is not None, compressed=tuple(compressed))
+
+    @override
+    def field_names(self, rule: Rule) -> FieldNames:
+        names = super().field_names(rule)
+        assert isinstance(names, FieldNames)
+        objects = [field.label for field in self.fields if isinstance(field, ObjectField)]
+        dtypes = {name: dtype for name, dtype in names.dtypes.items() if name not in objects}
+        return dataclasses.replace(names, dtypes=dtypes, objects=objects)
 
     @override
     def device_data(self) -> DeviceData:
@@ -194,6 +212,9 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        objects = [field.label for field in self.samples.fields if isinstance(field, ObjectField)]
+        if objects:
+            return f"field {objects[0]} holds objects, which stay in memory"
         sparse = self.samples.sparse
         return f"field {sparse[0]} is sparse, and fields come in other types" if sparse and conversions else None
 
@@ -209,7 +230,10 @@ def _field(label: str, array: Any) -> BorrowedArray | SparseField:
             f"field {label} is a {type(array).__name__} of arrays; expected an array: TensorDataset(*arrays) makes a "
             "field of each"
         )
-    return SparseField(label, array) if is_sparse(array) else BorrowedArray(label, as_array(label, array))
+    if is_sparse(array):
+        return SparseField(label, array)
+    objects = read_objects(label, array)
+    return BorrowedArray(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:

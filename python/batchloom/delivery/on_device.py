@@ -175,6 +175,12 @@ class LateOnDevice(OnDevice):
         from batchloom.device.static_buffers import StaticBuffers
 
         schema.modules(DEVICE_FRAMEWORK)  # raises where torch lacks a type
+        if self._request.is_static and schema.objects.places:
+            name = schema.columns[schema.objects.places[0]].name
+            raise ArgumentError(
+                f'buffers is "static", and field {name} holds objects, which are no memory to copy to; expected other '
+                "buffers"
+            )
         static = StaticBuffers() if self._request.is_static else None
         resident = Resident(self._transfer.device)
         return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, static)

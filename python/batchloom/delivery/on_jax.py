@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchloom.arrays.frameworks import PLACE_FRAMEWORK, load
+from batchloom.collate.objects import OBJECTS
 from batchloom.collate.schema import FieldViews, Schema
 from batchloom.dataset.samples import DeliveryQuestions
 from batchloom.delivery.host import Host
@@ -27,10 +28,11 @@ class OnJax(Host):
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         views = super()._field_views(schema, copies)
-        takers = [self._taker(column.name, schema) for column in schema.columns]
+        takers = [None if column.framework in OBJECTS else self._taker(column.name, schema) for column in schema.columns]
         if schema.columns:  # those of samples on demand are known with the first block
             self._refuse_unknown(schema)
-        return [_place_views(each, taker) for each, taker in zip(views, takers, strict=True)]
+        placed = zip(views, takers, strict=True)
+        return [each if taker is None else _place_views(each, taker) for each, taker in placed]
 
     def _refuse_unknown(self, schema: Schema) -> None:
         """Refuse shardings by field that are of no field.

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import batchloom._native as _native
+import numpy
 import torch
 from batchloom.arrays.torch import cut
+from batchloom.collate.objects import STORED_OBJECT, TICKET, find_stored
 from batchloom.collate.schema import Schema
 from batchloom.device.conversion import DeviceConversion
+from numpy.lib.stride_tricks import as_strided
 
 
 class Formed:
@@ -24,11 +27,30 @@ class Formed:
         fields = [(column, conversions.get(column.name)) for column in schema.columns]
         self._dtypes = [getattr(torch, column.dtype if left is None else left.stored) for column, left in fields]
         self._conversions = [None if left is None else DeviceConversion(left) for _, left in fields]
-        self._longest = schema.longest
+        self._longest, self._objects = schema.longest, schema.objects
+        frameworks = [column.framework for column in schema.columns]
+        self._stored = [place for place, framework in enumerate(frameworks) if framework == STORED_OBJECT]
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the memory of a block, and the layout of its fields."""
-        return [block.memory], (block.layouts, [longest for *_, longest in block.runs])
+        objects = self._take_objects(block) if self._objects.places or self._stored else {}
+        return [block.memory], (block.layouts, [longest for *_, longest in block.runs], objects)
+
+    def _take_objects(self, block: _native.Block) -> dict[int, list[Any]]:
+        """Return the objects of the batches of a block, by the places of fields that hold objects."""
+        memory = numpy.from_dlpack(block.memory)
+        tickets = memory[: len(memory) // numpy.dtype(TICKET).itemsize * numpy.dtype(TICKET).itemsize].view(TICKET)
+        objects: dict[int, list[Any]] = {place: [] for place in (*self._objects.places, *self._stored)}
+        for run in block.layouts:
+            for place, found in objects.items():
+                shape, strides, offset = run[place]
+                batches = as_strided(tickets[offset:], shape, [stride * tickets.itemsize for stride in strides])
+                if place in self._stored:
+                    found += map(find_stored, batches)
+                else:
+                    number = self._objects.places.index(place)
+                    found += [self._objects.find(block.objects, number, numpy.asarray(batch)) for batch in batches]
+        return objects
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
         """Cut a block into batches.
@@ -36,7 +58,7 @@ class Formed:
         Each field of a run is split off before it is viewed as its type, so that autograd does not take a write to one
         batch for a write to the others.
         """
-        layouts, longest = outline
+        layouts, longest, objects = outline
         arrays = [
             (offset * dtype.itemsize, shape[0] * strides[0] * dtype.itemsize)
             for run in layouts
@@ -54,6 +76,8 @@ class Formed:
                 else:
                     field.extend(cut(convert(piece.as_strided(shape, strides), before=2).contiguous()))
         columns: list[Sequence[Any]] = [*fields]
+        for place, held in objects.items():
+            columns[place] = held
         if self._longest is not None:
             columns.insert(self._longest, longest)
         return columns

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchloom::DType;
 use batchloom::dataset::{
-    Held, MapDataset, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleStructure,
-    SourceError, Stop, sample_key,
+    FilledPart, Held, MapDataset, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
+    SampleLayout, SampleStructure, SourceError, Stop, sample_key,
 };
 use batchloom::error::{Cause, Error, ReadError};
 use batchloom::loader::{ReadSamples, Region, SlotPlace, SlotTarget};
@@ -64,6 +64,9 @@ struct PythonReader {
 /// The structure of a sample, and its arrays.
 type Arrays<'py> = (Bound<'py, PyAny>, Vec<PyRef<'py, Tensor>>);
 
+/// The outcome for each sample, if not all are as they should be, and the objects of samples by their tickets.
+type Outcomes<'py> = (Option<Vec<Bound<'py, PyAny>>>, Option<Py<PyAny>>);
+
 /// The structure of a sample, and the types and shapes of its arrays.
 type Layouts<'py> = (Bound<'py, PyAny>, Vec<(String, Vec<usize>)>);
 
@@ -97,27 +100,24 @@ impl PythonReader {
             outcomes.push(outcome);
             samples.push(fields);
         };
-        let object = self.object.bind(py);
-        if self.whole {
-            let stop = StopSign(request.stop.clone());
-            add(object.call_method1("batch", (request.samples.to_vec(), request.seed, request.epoch, stop)));
-        }
-        if !self.whole {
-            let stop = StopSign(request.stop.clone());
-            let arguments = (request.samples.to_vec(), request.seed, request.epoch, stop);
-            match object
-                .call_method1("attempt", arguments)
-                .and_then(|each| each.try_iter()?.collect::<PyResult<Vec<_>>>())
-            {
-                Ok(each) => each.into_iter().for_each(|each| {
+        let stop = StopSign(request.stop.clone());
+        let arguments = (request.samples.to_vec(), request.seed, request.epoch, stop);
+        let answer = self.object.bind(py).call_method1("attempt", arguments);
+        let objects = match answer.and_then(|answer| answer.extract::<Outcomes<'_>>()) {
+            Ok((each, objects)) => {
+                for each in each.unwrap_or_default() {
                     let is_error = each.cast::<PyBaseException>().is_ok();
                     add(if is_error { Err(PyErr::from_value(each)) } else { Ok(each) });
-                }),
-                Err(error) => add(Err(error)),
+                }
+                objects.map(Objects::new)
             }
-        }
+            Err(error) => {
+                add(Err(error));
+                None
+            }
+        };
         let samples = Arc::new(HeldHere { samples: Some(Held(samples)), done: Arc::clone(&self.done) });
-        ReadPart { outcomes, samples }
+        ReadPart { outcomes, samples, objects }
     }
 
     /// Lets another process read samples, which holds them.
@@ -134,16 +134,19 @@ impl PythonReader {
         let answer = processes.get().ask(&line, Some(request.stop), None, write);
         let answer = answer.map_err(|error| reading_error(request, Box::new(error)))?;
         self.visit(request, |py| {
-            let (part, outcomes): (u64, Vec<Bound<'_, PyAny>>) = self.answer(py, &answer.bytes)?.extract()?;
+            let (part, (outcomes, objects)): (u64, Outcomes<'_>) =
+                self.answer(py, &answer.bytes)?.extract()?;
             let outcome = |object: Bound<'_, PyAny>| match object.cast::<PyBaseException>() {
                 Ok(error) => Ok(Err(cause(PyErr::from_value(error.clone().into_any())))),
                 Err(_) => self.layout(&object).map(Ok),
             };
+            let outcomes = outcomes.unwrap_or_default();
             let outcomes = outcomes.into_iter().map(outcome).collect::<PyResult<_>>()?;
             let (object, processes) = (Arc::clone(&self.object), Arc::clone(processes));
             let samples =
                 HeldThere { object, processes, starts: answer.starts, line: Arc::clone(&line), part };
-            Ok(ReadPart { outcomes, samples: Arc::new(samples) })
+            let objects = objects.map(Objects::new);
+            Ok(ReadPart { outcomes, samples: Arc::new(samples), objects })
         })
     }
 
@@ -205,7 +208,7 @@ impl PythonReader {
         request: &ReadRequest<'_>,
         expected: &SampleLayout,
         memory: &mut Vec<Region>,
-    ) -> PyResult<Vec<Result<(), Refusal>>> {
+    ) -> PyResult<FilledPart> {
         let plan = self.plan(py, expected)?;
         let stop = StopSign(request.stop.clone());
         let slots = Py::new(py, Slots::of_regions(plan, mem::take(memory)))?;
@@ -213,8 +216,7 @@ impl PythonReader {
         let arguments = (slots.clone_ref(py), nesting, numbers, request.seed, request.epoch, stop);
         let answer = self.object.bind(py).call_method1("fill", arguments);
         *memory = slots.get().take();
-        let answer = answer?;
-        if answer.is_none() { Ok(all_there(request)) } else { self.outcomes(&answer) }
+        self.filled(request, answer?.extract()?)
     }
 
     /// Lets another process read samples into their slots. That all are there is known without the interpreter.
@@ -224,7 +226,7 @@ impl PythonReader {
         request: &ReadRequest<'_>,
         expected: &SampleLayout,
         memory: &[Region],
-    ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
+    ) -> batchloom::Result<FilledPart> {
         let places: Option<Vec<_>> = memory.iter().map(|region| processes.place(region)).collect();
         let places = places.ok_or_else(|| {
             reading_error(
@@ -242,12 +244,15 @@ impl PythonReader {
         let answer = processes.ask(&processes.lend(), Some(request.stop), None, write);
         match answer.map_err(|error| reading_error(request, Box::new(error)))? {
             answer if answer.bytes.is_empty() => Ok(all_there(request)),
-            answer => self.visit(request, |py| self.outcomes(&self.answer(py, &answer.bytes)?)),
+            answer => {
+                self.visit(request, |py| self.filled(request, self.answer(py, &answer.bytes)?.extract()?))
+            }
         }
     }
 
-    /// The outcomes that a list of Python stands for: `None`, an error, or the layout of another kind of sample.
-    fn outcomes(&self, list: &Bound<'_, PyAny>) -> PyResult<Vec<Result<(), Refusal>>> {
+    /// The part that an answer of Python stands for: each outcome is `None`, an error, or the layout of another kind of
+    /// sample.
+    fn filled(&self, request: &ReadRequest<'_>, (each, objects): Outcomes<'_>) -> PyResult<FilledPart> {
         let outcome = |object: Bound<'_, PyAny>| {
             Ok(match object.cast::<PyBaseException>() {
                 _ if object.is_none() => Ok(()),
@@ -255,12 +260,18 @@ impl PythonReader {
                 Err(_) => Err(Refusal::Differs(self.layout(&object)?)),
             })
         };
-        list.extract::<Vec<Bound<'_, PyAny>>>()?.into_iter().map(outcome).collect()
+        let filled = all_there(request);
+        let outcomes = match each {
+            Some(each) => each.into_iter().map(outcome).collect::<PyResult<_>>()?,
+            None => filled.outcomes,
+        };
+        Ok(FilledPart { outcomes, objects: objects.map(Objects::new) })
     }
 }
 
-fn all_there(request: &ReadRequest<'_>) -> Vec<Result<(), Refusal>> {
-    request.samples.iter().map(|_| Ok(())).collect()
+/// The part with all samples in their slots, which hold no objects.
+fn all_there(request: &ReadRequest<'_>) -> FilledPart {
+    FilledPart { outcomes: request.samples.iter().map(|_| Ok(())).collect(), objects: None }
 }
 
 /// The error for a failure that no one sample is to blame for.
@@ -286,7 +297,7 @@ impl Reader for PythonReader {
         request: &ReadRequest<'_>,
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
-    ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
+    ) -> batchloom::Result<FilledPart> {
         match &self.processes {
             Some(processes) => self.fill_there(processes.get(), request, expected, slots),
             None => self.visit(request, |py| self.fill_here(py, request, expected, slots)),

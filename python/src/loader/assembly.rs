@@ -3,6 +3,9 @@
 //! Batches are put together only here, whatever makes their arrays: frameworks that view the memory of blocks, a
 //! pipeline on a device, or slices of the data.
 
+use std::sync::Arc;
+
+use batchloom::dataset::Objects;
 use batchloom::loader;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -24,6 +27,8 @@ pub(super) struct ShapeRun {
     pub(super) fields: Vec<Tensor>,
     /// The size of the longest sample.
     pub(super) longest: usize,
+    /// The objects of samples by their tickets, in tables, if samples hold any.
+    pub(super) objects: Arc<[Py<PyAny>]>,
 }
 
 /// The arrays of each field: a sequence of Python with one for each batch.
@@ -34,8 +39,8 @@ pub(super) type Columns = Vec<Py<PyAny>>;
 pub(super) enum Assembly {
     /// Frameworks, which view the memory of blocks.
     Host(Py<HostViews>),
-    /// The same, for fields that are known once the first block is there: a function of their names and types.
-    Late(Py<PyAny>),
+    /// The same, for fields that are known with each block.
+    Late(LateViews),
     /// Operations on a device, and the containers of their batches.
     Device(Pipeline, Container),
 }
@@ -44,13 +49,49 @@ impl Assembly {
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::Host(views) => visit.call(views),
-            Self::Late(views) => visit.call(views),
+            Self::Late(late) => {
+                visit.call(&late.views)?;
+                visit.call(&late.make)
+            }
             Self::Device(pipeline, _) => {
                 visit.call(&pipeline.start)?;
                 visit.call(&pipeline.finish)?;
                 visit.call(&pipeline.deliver)
             }
         }
+    }
+}
+
+/// Views of fields that are known with each block: those of the last block, which mostly serve the next one.
+#[derive(Debug)]
+pub(super) struct LateViews {
+    /// A function that makes views, given the names and types of fields, and their nesting.
+    make: Py<PyAny>,
+    columns: Vec<(String, &'static str)>,
+    nesting: String,
+    pub(super) views: Option<Py<HostViews>>,
+}
+
+impl LateViews {
+    /// Views that `make` makes.
+    pub(super) fn new(make: Py<PyAny>) -> Self {
+        Self { make, columns: Vec::new(), nesting: String::new(), views: None }
+    }
+
+    /// True if these are views of blocks with such fields.
+    pub(super) fn fits(&self, columns: &[(String, &'static str)], nesting: &str) -> bool {
+        self.views.is_some() && self.columns == columns && self.nesting == nesting
+    }
+
+    /// The views of blocks with other fields.
+    pub(super) fn remake(
+        &self,
+        py: Python<'_>,
+        columns: Vec<(String, &'static str)>,
+        nesting: &str,
+    ) -> PyResult<Self> {
+        let views = Some(self.make.call1(py, (columns.clone(), nesting))?.extract(py)?);
+        Ok(Self { make: self.make.clone_ref(py), columns, nesting: nesting.to_owned(), views })
     }
 }
 
@@ -87,28 +128,53 @@ pub(crate) struct HostViews {
     joins: Vec<Join>,
     /// The place of the size of the longest sample among the keys of a batch, if batches hold it.
     longest: Option<usize>,
+    objects: ObjectViews,
+}
+
+/// The fields that hold objects. It is documented in batchloom/collate/objects.py.
+#[derive(Debug, FromPyObject)]
+pub(super) struct ObjectViews {
+    /// The places of the fields.
+    places: Vec<usize>,
+    /// A function that returns the objects of a field, given tables, the number of the field among `places`, and the
+    /// tickets of samples.
+    find: Py<PyAny>,
+}
+
+impl ObjectViews {
+    /// Puts objects in the place of the tickets of a batch.
+    fn replace(&self, py: Python<'_>, tables: &[Py<PyAny>], arrays: &mut [Py<PyAny>]) -> PyResult<()> {
+        for (number, &place) in self.places.iter().enumerate() {
+            let tables = PyTuple::new(py, tables)?;
+            arrays[place] = self.find.call1(py, (tables, number, &arrays[place]))?;
+        }
+        Ok(())
+    }
 }
 
 #[pymethods]
 impl HostViews {
     #[new]
-    #[pyo3(signature = (fields, keys, joins, longest, build=None))]
+    #[pyo3(signature = (fields, keys, joins, longest, objects, build=None))]
     fn new(
         fields: Vec<FieldViews>,
         keys: Option<Vec<Py<PyString>>>,
         joins: Vec<Join>,
         longest: Option<usize>,
+        objects: ObjectViews,
         build: Option<Py<PyAny>>,
     ) -> Self {
         let container = build.map_or_else(|| keys.into(), Container::Built);
-        Self { fields, container, joins, longest }
+        Self { fields, container, joins, longest, objects }
     }
 
     /// The only batch of a block.
     fn batch(&self, py: Python<'_>, block: &Block) -> PyResult<Py<PyAny>> {
+        let objects = tables(py, &block.0);
         let run = |run: &loader::ShapeRun| ShapeRun {
             fields: run.fields().iter().cloned().map(Tensor).collect(),
             longest: run.longest(),
+            objects: Arc::clone(&objects),
         };
         let batches = self.batches(py, &block.0.runs().iter().map(run).collect())?;
         let only = batches.into_iter().next();
@@ -117,6 +183,7 @@ impl HostViews {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.joins.iter().try_for_each(|join| visit.call(&join.make))?;
+        visit.call(&self.objects.find)?;
         if let Container::Built(build) = &self.container {
             visit.call(build)?;
         }
@@ -147,6 +214,7 @@ impl HostViews {
         for (field, tensor) in self.fields.iter().zip(&run.fields) {
             field.append(py, tensor, &mut arrays)?;
         }
+        self.objects.replace(py, &run.objects, &mut arrays)?;
         for join in &self.joins {
             let parts: Vec<_> = arrays.drain(join.place..join.place + join.fields).collect();
             arrays.insert(join.place, join.make.call1(py, PyTuple::new(py, parts)?)?);
@@ -214,6 +282,12 @@ impl Tensor {
     fn is_many(&self) -> bool {
         self.0.shape().first().is_some_and(|&batches| batches > 1)
     }
+}
+
+/// The tables of the objects that the samples of a block hold.
+pub(super) fn tables(py: Python<'_>, block: &loader::Block) -> Arc<[Py<PyAny>]> {
+    let table = |objects: &Objects| objects.get::<Py<PyAny>>().map(|table| table.clone_ref(py));
+    block.objects().iter().filter_map(table).collect()
 }
 
 /// The size of the longest sample of each batch.

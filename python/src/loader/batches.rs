@@ -19,7 +19,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use super::assembly::{Assembly, Pipeline, Portion, ShapeRun};
+use super::assembly::{Assembly, LateViews, Pipeline, Portion, ShapeRun, tables};
 use super::block::{Block as PyBlock, columns};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
@@ -214,13 +214,13 @@ impl Inner {
                 self.ready = container.batches(py, columns)?.into_iter();
                 self.begun = None;
             }
-            // Views of late fields were made with the first block.
-            Assembly::Late(_) => return Ok(false),
-            Assembly::Host(views) => {
+            Assembly::Host(views) | Assembly::Late(LateViews { views: Some(views), .. }) => {
                 let Some(portion) = self.portions.front() else { return Ok(false) };
                 self.ready = views.get().batches(py, portion)?.into_iter();
                 self.portions.pop_front();
             }
+            // There was no block yet.
+            Assembly::Late(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -262,12 +262,15 @@ impl Inner {
             .extend(block.skipped().iter().map(|(sample, cause)| (*sample, cause.to_string())));
         match &self.callables {
             Some((Assembly::Device(..), _)) => self.pending = Some(block),
-            Some((Assembly::Late(make), check)) => {
-                let views = make.call1(py, (columns(&block), block.nesting()))?.extract(py)?;
-                self.callables = Some((Assembly::Host(views), check.clone_ref(py)));
-                self.portions = portions(&block);
+            Some((Assembly::Late(late), check)) => {
+                let (columns, nesting) = (columns(&block), block.nesting());
+                if !late.fits(&columns, nesting) {
+                    let late = late.remake(py, columns, nesting)?;
+                    self.callables = Some((Assembly::Late(late), check.clone_ref(py)));
+                }
+                self.portions = portions(py, &block);
             }
-            _ => self.portions = portions(&block),
+            _ => self.portions = portions(py, &block),
         }
         Ok(true)
     }
@@ -334,7 +337,8 @@ impl Drop for Inner {
 }
 
 /// Divides a block into portions of at most [`PORTION`] batches.
-fn portions(block: &Block) -> VecDeque<Portion> {
+fn portions(py: Python<'_>, block: &Block) -> VecDeque<Portion> {
+    let objects = tables(py, block);
     let mut portions = VecDeque::from([Portion::new()]);
     let mut room = PORTION;
     for run in block.runs() {
@@ -348,7 +352,11 @@ fn portions(block: &Block) -> VecDeque<Portion> {
             start = range.end;
             room -= range.len();
             let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
-            let run = ShapeRun { fields: slices.map(Tensor).collect(), longest: run.longest() };
+            let run = ShapeRun {
+                fields: slices.map(Tensor).collect(),
+                longest: run.longest(),
+                objects: Arc::clone(&objects),
+            };
             if let Some(portion) = portions.back_mut() {
                 portion.push(run);
             }

@@ -5,6 +5,7 @@ use batchloom::loader;
 use batchloom::tensor::Layout;
 use pyo3::prelude::*;
 
+use super::assembly::tables;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
@@ -44,6 +45,12 @@ impl Block {
     #[getter]
     fn nesting(&self) -> &str {
         self.0.nesting()
+    }
+
+    /// The objects that samples hold, by ticket, in tables.
+    #[getter]
+    fn objects(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        tables(py, &self.0).iter().map(|table| table.clone_ref(py)).collect()
     }
 
     /// The runs of batches of one shape.

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::allocation::allocate_with;
-use super::assembly::{Assembly, HostViews, Pipeline};
+use super::assembly::{Assembly, HostViews, LateViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
 use super::block::Block;
 use super::steps::Steps;
@@ -227,7 +227,13 @@ impl Loader {
     /// The batches of the next epoch; their fields are known with the first block: `views` then makes views of a list
     /// of their names and types.
     fn late_batches(&self, views: Py<PyAny>, begin: Py<PyAny>, check: Py<PyAny>) -> Batches {
-        Batches::new(self.0.blocks(), Assembly::Late(views), begin, check, Arc::clone(&self.1))
+        Batches::new(
+            self.0.blocks(),
+            Assembly::Late(LateViews::new(views)),
+            begin,
+            check,
+            Arc::clone(&self.1),
+        )
     }
 
     /// The samples that could not be read and were left out, with the reasons, since the loader was made.

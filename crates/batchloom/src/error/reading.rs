@@ -81,21 +81,6 @@ pub enum ReadError {
         /// The fields of that one.
         expected: String,
     },
-    /// A batch that is made as a whole has other fields than the first one.
-    #[error(
-        "the batch of sample {sample} is {found}; the batch of sample {first} was {expected}: expected one structure and \
-         one type of each field for all batches"
-    )]
-    Batch {
-        /// The first sample of the batch.
-        sample: u64,
-        /// Its fields.
-        found: String,
-        /// The first sample of the batch to which it is compared.
-        first: u64,
-        /// The fields of that one.
-        expected: String,
-    },
     /// A field of a sample has another type or shape than that of the first sample.
     #[error(
         "field {field} of sample {sample} is {}; in sample {first} it was {}: expected {}",
@@ -230,7 +215,6 @@ impl ReadError {
             | Self::NoneRead { sample, .. }
             | Self::SlotFunction { sample, .. }
             | Self::Structure { sample, .. }
-            | Self::Batch { sample, .. }
             | Self::Layout { sample, .. }
             | Self::Size { sample, .. }
             | Self::NothingToPack { sample, .. }

@@ -11,7 +11,7 @@ use super::index_table::Table;
 use super::layout::{FieldLayout, RunLayout, Shards};
 use super::planned::PlannedBlock;
 use crate::collate::error::CollateCause;
-use crate::dataset::Skipped;
+use crate::dataset::{Objects, Skipped};
 use crate::error::Cause;
 use crate::tensor::{Element, Layout};
 use crate::{Result, Tensor, memory};
@@ -24,10 +24,11 @@ pub struct Block {
     table: Option<Box<[Tensor; 3]>>,
     shards: Option<Shards>,
     skipped: Skipped,
+    objects: Vec<Objects>,
     nesting: Arc<str>,
 }
 
-crate::brief::debug_in_brief!(Block, [runs, table, skipped, nesting], [bytes]);
+crate::brief::debug_in_brief!(Block, [runs, table, skipped, objects, nesting], [bytes]);
 
 /// Consecutive batches of one shape, field by field.
 #[derive(Debug, Clone)]
@@ -42,14 +43,15 @@ pub struct ShapeRun {
 
 impl Block {
     pub(super) fn new(planned: &PlannedBlock, bytes: &Bytes) -> Result<Self> {
-        let PlannedBlock { fields, layout, table, skipped, .. } = planned;
+        let PlannedBlock { fields, layout, table, skipped, objects } = planned;
         let runs = layout.runs.iter().map(|run| ShapeRun::new(fields, run, bytes, table.is_none()));
         let runs = runs.collect::<Result<_>>()?;
         let table = table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
         let (bytes, shards, skipped) =
             (bytes.slice(..planned.memory()), layout.shards.clone(), skipped.clone());
         let nesting = Arc::clone(fields.nesting());
-        Ok(Self { runs, bytes, table, shards, skipped, nesting })
+        let objects = objects.clone();
+        Ok(Self { runs, bytes, table, shards, skipped, objects, nesting })
     }
 
     /// The memory of the whole block.
@@ -83,6 +85,13 @@ impl Block {
     /// [`OnError::Skip`](crate::dataset::OnError::Skip).
     pub fn skipped(&self) -> &[(u64, Cause)] {
         &self.skipped
+    }
+
+    /// The objects that samples hold beside arrays, as their reader gave them, part by part in any order:
+    /// [`ReadPart::objects`](crate::dataset::ReadPart).
+    #[doc(hidden)]
+    pub fn objects(&self) -> &[Objects] {
+        &self.objects
     }
 
     /// The nesting of samples that are made on demand, as their reader told it:

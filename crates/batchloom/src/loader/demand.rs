@@ -19,7 +19,8 @@ use super::planned::PlannedBlock;
 use crate::collate::Members;
 use crate::dataset::collation::{CollateOptions, CollatedAhead};
 use crate::dataset::{
-    Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
+    Banned, BatchRead, Dataset, FilledPart, Held, Objects, ReadPart, ReadRequest, Reader, Refusal,
+    SampleLayout, Stop,
 };
 use crate::error::{Cause, ReadError};
 use crate::sync::{Instant, Mutex, MutexGuard};
@@ -181,6 +182,23 @@ pub(super) struct Direct {
 /// A member that could not be read and is left out: its place, its number, and the reason.
 pub(super) type SkippedMember = (usize, (u64, Cause));
 
+/// What a filled part of a block adds to the block beside its bytes.
+#[derive(Default)]
+pub(super) struct Extras {
+    /// The members that are left out.
+    pub(super) skipped: Vec<SkippedMember>,
+    /// The objects that samples hold beside arrays.
+    pub(super) objects: Vec<Objects>,
+}
+
+impl Extras {
+    /// Adds what another part of the block adds.
+    pub(super) fn extend(&mut self, part: Self) {
+        self.skipped.extend(part.skipped);
+        self.objects.extend(part.objects);
+    }
+}
+
 /// Some members of a block to be read straight into their slots.
 pub(super) struct DirectTask {
     task: ReadTask,
@@ -193,7 +211,7 @@ impl DirectTask {
         self.task.range.clone()
     }
 
-    /// Reads the members into `regions`, one for each field. Returns those that are left out.
+    /// Reads the members into `regions`, one for each field.
     ///
     /// # Errors
     /// The place of a member, and the error that kept it from its batch.
@@ -202,7 +220,7 @@ impl DirectTask {
         plan: &Plan,
         regions: Vec<Region>,
         stop: &Stop,
-    ) -> Result<Vec<SkippedMember>, (usize, Error)> {
+    ) -> Result<Extras, (usize, Error)> {
         if !self.direct.as_read || self.task.banned().contains(&true) {
             return self.form(plan, regions, stop);
         }
@@ -212,7 +230,7 @@ impl DirectTask {
         let request = self.task.request(plan, stop);
         let read = || demand.reader.read_into(&request, &direct.expected, &mut slots);
         let outcomes = demand.pace.of(range.len(), read);
-        let outcomes = outcomes.map_err(|error| (range.start, error))?;
+        let FilledPart { outcomes, objects } = outcomes.map_err(|error| (range.start, error))?;
         for (form, region) in direct.fields.forms()[own..].iter().zip(&mut described) {
             form.fill(members, range.clone(), region).map_err(|error| (range.start, error))?;
         }
@@ -240,29 +258,25 @@ impl DirectTask {
                 }
             }
         }
-        Ok(skipped)
+        Ok(Extras { skipped, objects: objects.into_iter().collect() })
     }
 }
 
 impl DirectTask {
-    /// Reads the members, and forms them in `regions` as if they were a batch. Returns those that are left out.
-    fn form(
-        &self,
-        plan: &Plan,
-        mut regions: Vec<Region>,
-        stop: &Stop,
-    ) -> Result<Vec<SkippedMember>, (usize, Error)> {
+    /// Reads the members, and forms them in `regions` as if they were a batch.
+    fn form(&self, plan: &Plan, mut regions: Vec<Region>, stop: &Stop) -> Result<Extras, (usize, Error)> {
         let Self { task: ReadTask { demand, members, range }, direct } = self;
         let failed = |error| (range.start, error);
-        let part = self.task.read(plan, stop).map_err(failed)?;
+        let mut part = self.task.read(plan, stop).map_err(failed)?;
         if part.outcomes.len() < range.len() {
             // The iteration has stopped.
-            return Ok(Vec::new());
+            return Ok(Extras::default());
         }
         let has_failed = |outcome: &Result<_, Cause>| outcome.as_ref().is_err_and(|cause| !Banned::is(cause));
         let places = range.clone().zip(&part.outcomes).filter(|(_, outcome)| has_failed(outcome));
         let places: Vec<usize> = places.map(|(member, _)| member).collect();
         let own = members.part(range.clone());
+        let objects = part.objects.take().into_iter().collect();
         let first = Some((direct.first, direct.expected.clone()));
         let read = BatchRead { samples: own.samples.clone(), parts: vec![(0..own.count, part)], first };
         let collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read);
@@ -273,7 +287,7 @@ impl DirectTask {
         for (form, region) in fields.forms().iter().zip(&mut regions) {
             form.fill(&own, 0..own.count, region).map_err(failed)?;
         }
-        Ok(skipped)
+        Ok(Extras { skipped, objects })
     }
 }
 
@@ -297,7 +311,7 @@ impl ToRead {
         let task = |task: ReadTask| DirectTask { task, direct: Arc::clone(&direct) };
         let tasks = self.tasks().map(task).collect();
         let fields = Arc::clone(&direct.fields);
-        let planned = PlannedBlock { fields, layout, table: None, skipped: Vec::new() };
+        let planned = PlannedBlock { fields, layout, table: None, skipped: Vec::new(), objects: Vec::new() };
         Ok(Some((Box::new(planned), tasks)))
     }
 
@@ -328,7 +342,7 @@ impl ReadTask {
         let counted = request.samples.iter().zip(banned).filter(|(_, banned)| !**banned);
         let counted: Vec<u64> = counted.map(|(&sample, _)| sample).collect();
         let part = match counted.as_slice() {
-            [] => ReadPart { outcomes: Vec::new(), samples: Arc::new(Held(Vec::new())) },
+            [] => ReadPart { outcomes: Vec::new(), samples: Arc::new(Held(Vec::new())), objects: None },
             samples => self.demand.reader.read(&ReadRequest { samples, ..request })?,
         };
         Ok(part.insert_banned(banned))
@@ -374,16 +388,18 @@ impl Reading {
         if first.is_none() && is_lost && (demand.dataset.kind().skips() || plan.has_bans()) {
             *first = demand.any_readable(plan, stop)?;
         }
+        let objects = parts.iter_mut().filter_map(|(_, part)| part.objects.take()).collect();
         let read = BatchRead { samples: members.samples.clone(), parts, first: first.clone() };
         let mut collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read)?;
+        let latest = collated.first.take();
         if first.is_none() {
-            *first = collated.first.take();
+            first.clone_from(&latest);
         }
         let skipped = mem::take(&mut collated.skipped);
         let nesting =
-            first.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
+            latest.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
         let fields = Arc::new(Fields::of_batch(collated, plan, nesting)?);
         let layout = BlockLayout::of_one(&fields, step, members)?;
-        Ok(PlannedBlock { fields, layout, table: None, skipped })
+        Ok(PlannedBlock { fields, layout, table: None, skipped, objects })
     }
 }

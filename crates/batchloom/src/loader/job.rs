@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::block::Block;
 use super::buffers::{Buffers, Loan};
-use super::demand::{Demand, DirectTask, ReadTask, Reading, SkippedMember, ToRead};
+use super::demand::{Demand, DirectTask, Extras, ReadTask, Reading, ToRead};
 use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
@@ -100,7 +100,7 @@ impl Job {
         let Some(layout) = layout else { return Ok(None) };
         let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
         let (fields, table) = (Arc::clone(&self.fields), table.transpose()?);
-        let planned = PlannedBlock { fields, layout, table, skipped: Vec::new() };
+        let planned = PlannedBlock { fields, layout, table, skipped: Vec::new(), objects: Vec::new() };
         Ok(Some(NextBlock::LaidOut(planned.into())))
     }
 
@@ -208,7 +208,7 @@ impl Job {
         }
         let Task { part, regions, .. } = task;
         let first = part.first();
-        let filled = |()| Done::Filled(Vec::new());
+        let filled = |()| Done::Filled(Extras::default());
         let done = match (part, &self.index_table) {
             (BlockPart::Read(task), _) => {
                 task.read(&self.plan, stop).map(|part| Done::Read(task.range, part))
@@ -278,8 +278,8 @@ fn clear_banned(form: &dyn Form, members: &Members, rows: &Range<usize>, target:
 
 /// The result of a task.
 pub(super) enum Done {
-    /// A part of the block is filled, but for these members, which are left out.
-    Filled(Vec<SkippedMember>),
+    /// A part of the block is filled.
+    Filled(Extras),
     /// Some members are read.
     Read(Range<usize>, ReadPart),
 }

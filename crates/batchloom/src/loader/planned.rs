@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fields::Fields;
 use super::index_table::Table;
 use super::layout::BlockLayout;
-use crate::dataset::Skipped;
+use crate::dataset::{Objects, Skipped};
 
 /// A block that is laid out and has no memory yet.
 pub(super) struct PlannedBlock {
@@ -15,6 +15,8 @@ pub(super) struct PlannedBlock {
     pub(super) table: Option<Table>,
     /// The samples that could not be read, if these are left out.
     pub(super) skipped: Skipped,
+    /// The objects that samples hold beside arrays.
+    pub(super) objects: Vec<Objects>,
 }
 
 impl PlannedBlock {

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::buffers::{Buffers, Delivered};
-use super::demand::{Reading, SkippedMember, ToRead};
+use super::demand::{Extras, Reading, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
@@ -41,8 +41,8 @@ enum QueuedBlock {
         whole: SplitBuffer,
         /// The number of pieces that are not filled yet.
         left: usize,
-        /// The members that are left out.
-        skipped: Vec<SkippedMember>,
+        /// What filled pieces add beside their bytes.
+        extras: Extras,
         /// The first member that failed, and its error.
         failure: Option<(usize, Error)>,
     },
@@ -53,7 +53,7 @@ enum QueuedBlock {
 impl QueuedBlock {
     /// An open block with a number of pieces to fill.
     fn open(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
-        Self::Filling { planned, whole, left, skipped: Vec::new(), failure: None }
+        Self::Filling { planned, whole, left, extras: Extras::default(), failure: None }
     }
 }
 
@@ -402,13 +402,12 @@ impl Queue {
         self.notify(&inner);
     }
 
-    /// Counts one piece of `block` as filled, its memory let go.
-    /// Members that could not be read are left out.
-    pub(super) fn finish(&self, block: u64, skipped: Vec<SkippedMember>) {
+    /// Counts one piece of `block` as filled, its memory let go, and adds its `extras` to the block.
+    pub(super) fn finish(&self, block: u64, part: Extras) {
         let mut inner = self.lock();
-        if let Some(QueuedBlock::Filling { left, skipped: all, .. }) = inner.block(block) {
+        if let Some(QueuedBlock::Filling { left, extras, .. }) = inner.block(block) {
             *left -= 1;
-            all.extend(skipped);
+            extras.extend(part);
         }
         if block == inner.delivered && inner.is_ready() {
             self.ready.raise();
@@ -466,9 +465,9 @@ impl Queue {
 
     /// Takes the front block, which is ready. One that cannot be made stays there, and is an error each time.
     fn deliver(&self, inner: &mut Inner, buffers: &Arc<Buffers>) -> Result<Next> {
-        let (mut planned, whole, mut skipped) = match inner.blocks.pop_front() {
-            Some(QueuedBlock::Filling { planned, whole, skipped, failure: None, .. }) => {
-                (planned, whole, skipped)
+        let (mut planned, whole, Extras { mut skipped, objects }) = match inner.blocks.pop_front() {
+            Some(QueuedBlock::Filling { planned, whole, extras, failure: None, .. }) => {
+                (planned, whole, extras)
             }
             Some(QueuedBlock::Filling { failure: Some((_, error)), .. } | QueuedBlock::Failed(error)) => {
                 inner.blocks.push_front(QueuedBlock::Failed(error.clone()));
@@ -478,6 +477,7 @@ impl Queue {
         };
         skipped.sort_unstable_by_key(|(member, _)| *member);
         planned.skipped.extend(skipped.into_iter().map(|(_, skipped)| skipped));
+        planned.objects.extend(objects);
         inner.delivered += 1;
         self.asked.store(false, Ordering::SeqCst);
         inner.bytes -= planned.layout.bytes;

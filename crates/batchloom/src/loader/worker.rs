@@ -34,7 +34,7 @@ fn fill_one(
         let block = task.block;
         current.set(Some(block));
         match job.run(task, indices, queue.stop_sign()) {
-            Ok(Done::Filled(skipped)) => queue.finish(block, skipped),
+            Ok(Done::Filled(extras)) => queue.finish(block, extras),
             Ok(Done::Read(range, part)) => {
                 queue.finish_reading(block, range, part);
                 lay_out(job, queue, &current)?;

@@ -111,7 +111,7 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     def late_schema(self, columns: Columns, nesting: str) -> Schema:
         structure = self._reader.structures.of_text(nesting)
         own = len(structure.names)
-        frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
+        frameworks = [*structure.frameworks, *[structure.framework] * (len(columns) - own)]
         with_frameworks = tuple(
             Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
         )

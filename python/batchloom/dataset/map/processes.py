@@ -80,10 +80,9 @@ class SampleProcesses:
         answer = reduction.ForkingPickler.loads(data)
         if isinstance(answer, BaseException):
             raise answer
-        if isinstance(answer, tuple):
-            request, outcomes = answer
-            return request, [self._outcome(outcome) for outcome in outcomes]
-        return [self._outcome(outcome) for outcome in answer]
+        number, (outcomes, table) = answer if isinstance(answer[0], int) else (None, answer)
+        known = None if outcomes is None else [self._outcome(outcome) for outcome in outcomes]
+        return (known, table) if number is None else (number, (known, table))
 
     def _outcome(self, outcome: Any) -> Any:
         if isinstance(outcome, tuple):

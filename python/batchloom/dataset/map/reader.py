@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
+from batchloom.collate.objects import Table, ticket_of
 from batchloom.dataset.map.source import (
     Refused,
     SampleSource,
@@ -44,7 +45,7 @@ class SampleReader:
         self.source, self.functions, self.whole = source, dict(functions or {}), whole
         self.named, self.floats = named, floats
         self._whole_takes_rng = whole is not None and takes_rng(whole)
-        self.structures = Structures(floats)
+        self.structures = Structures(floats, whole=whole is not None)
 
     def sample(self, number: int, seed: int, epoch: int) -> Any:
         """Return a sample as the source gives it, in an epoch of a run.
@@ -90,19 +91,19 @@ class SampleReader:
             named.require(structure.field_names(dtypes))
             self.named = None
 
-    def _take_apart(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def _take_apart(self, number: int, sample: Any, table: Table) -> tuple[Structure, list[_native.Tensor]]:
         try:
-            return self.structures.take_apart(sample)
+            return self.structures.take_apart(sample, ticket_of(number), table)
         except Error as error:
             raise make_sample_error(number, self.source.item(number), str(error)) from error
 
-    def batch(
-        self, numbers: list[int], seed: int, epoch: int, stop: Any
-    ) -> tuple[Structure, list[_native.Tensor]] | None:
-        """Return the structure and the arrays of a batch that a function makes of samples; ``None`` if it stops.
+    def _read_batch(
+        self, numbers: list[int], seed: int, epoch: int, stop: Any, table: Table
+    ) -> list[tuple[Structure, list[_native.Tensor]]]:
+        """Return the structure and the arrays of a batch that a function makes of samples; nothing if it stops.
 
         Raises:
-            SampleError: A sample cannot be made, or the batch, or a part of it is neither an array nor a number.
+            SampleError: A sample cannot be made, or the batch.
         """
         samples: list[Any] = []
         for sample in self.samples(numbers, seed, epoch, stop):
@@ -110,9 +111,9 @@ class SampleReader:
                 raise sample.error from sample.error.__cause__
             samples.append(sample)
         if len(samples) < len(numbers):
-            return None
+            return []
         try:
-            return self.structures.take_apart(self._make_batch(numbers, samples, seed, epoch))
+            return [self.structures.take_apart(self._make_batch(numbers, samples, seed, epoch), 1, table)]
         except Exception as error:
             named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
             message = f"the batch of samples {named} could not be made: {describe_error(error)}"
@@ -126,21 +127,32 @@ class SampleReader:
             return self.whole(samples, rng=make_batch_generator(seed, epoch, numbers))
         return self.whole(samples)
 
-    def attempt(self, numbers: list[int], seed: int, epoch: int, stop: Any) -> list[Any]:
-        """Return the structure and the arrays of each sample, or its error; of fewer if ``stop`` becomes true."""
+    def attempt(self, numbers: list[int], seed: int, epoch: int, stop: Any) -> tuple[list[Any], Table | None]:
+        """Return the structure and the arrays of each sample, or its error; of fewer if ``stop`` becomes true.
+
+        Where a function makes whole batches, the outcome is one. The second result has the objects that samples hold;
+        ``None`` if they hold none.
+        """
         outcomes: list[Any] = []
+        table: Table = {}
+        if self.whole is not None:
+            try:
+                outcomes += self._read_batch(numbers, seed, epoch, stop, table)
+            except SampleError as error:
+                outcomes.append(error)
+            return outcomes, table or None
         for number, sample in zip(numbers, self.samples(numbers, seed, epoch, stop), strict=False):
             try:
-                outcomes.append(self._read_sample(number, sample))
+                outcomes.append(self._read_sample(number, sample, table))
             except Exception as error:
                 outcomes.append(error)
-        return outcomes
+        return outcomes, table or None
 
-    def _read_sample(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def _read_sample(self, number: int, sample: Any, table: Table) -> tuple[Structure, list[_native.Tensor]]:
         """Return the structure and the arrays of a sample that the source gave."""
         if type(sample) is Refused:
             raise sample.error from sample.error.__cause__
-        structure, arrays = self._take_apart(number, sample)
+        structure, arrays = self._take_apart(number, sample, table)
         self.require_named(structure, (array.dtype for array in arrays))
         return structure, arrays
 
@@ -156,25 +168,26 @@ class SampleReader:
         seed: int,
         epoch: int,
         stop: Any,
-    ) -> list[Any] | None:
-        """Read samples into their slots; return ``None`` if all are there.
+    ) -> tuple[list[Any] | None, Table | None]:
+        """Read samples into their slots; return ``None`` if all are there, and the objects that they hold, if any.
 
         Otherwise return a list: ``None`` for each sample, or its error, or its layout if that is another. It is shorter
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         put, place, others = slots.put, -1, {}
+        table: Table = {}
         for place, sample in enumerate(self.samples(numbers, seed, epoch, stop)):
             if not put(place, sample):
-                others[place] = self._put(slots, text, place, numbers[place], sample)
+                others[place] = self._put(slots, text, place, numbers[place], sample, table)
         are_there = place + 1 == len(numbers) and not any(others.values())
-        return None if are_there else [others.get(place) for place in range(place + 1)]
+        return None if are_there else [others.get(place) for place in range(place + 1)], table or None
 
-    def _put(self, slots: _native.Slots, text: str, place: int, number: int, sample: Any) -> Any:
+    def _put(self, slots: _native.Slots, text: str, place: int, number: int, sample: Any, table: Table) -> Any:
         """Take a sample apart and put it into its slots; return its error, or its layout if that is another."""
         if type(sample) is Refused:
             return sample.error
         try:
-            structure, arrays = self._take_apart(number, sample)
+            structure, arrays = self._take_apart(number, sample, table)
         except SampleError as error:
             return error
         if structure is self.structures.of_text(text) and slots.put_arrays(place, arrays):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Number
 from typing import Any
 
@@ -18,10 +19,12 @@ import numpy
 from batchloom.arrays.field import share
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, framework_of, owner
 from batchloom.collate.field_names import FieldNames
+from batchloom.collate.objects import OBJECT, Table
 from batchloom.errors import DataError, DeviceError, DTypeError
 
-# The kinds of NumPy's types that are moved as bytes.
+# The kinds of NumPy's types that are moved as bytes, and of those that hold texts and other objects.
 NUMBERS = "biufc"
+TEXTS = "OUST"
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,23 @@ class Structure:
     Attributes:
         root: The outermost node, or the framework of the only array.
         names: The names of the arrays: keys and places on the way to each, joined by dots.
-        frameworks: The framework of each array. Numbers are of the framework of the first array.
+        frameworks: The framework of each array. Numbers are of the framework of the first array. Texts and other
+            objects, for which there are tickets among the arrays, are of ``OBJECT``.
     """
 
     root: Node | str
     names: tuple[str, ...]
     frameworks: tuple[str, ...]
+
+    @cached_property
+    def objects(self) -> list[int]:
+        """The places, among the arrays, of tickets for objects."""
+        return [place for place, framework in enumerate(self.frameworks) if framework == OBJECT]
+
+    @cached_property
+    def framework(self) -> str:
+        """The framework of the first array."""
+        return next((framework for framework in self.frameworks if framework != OBJECT), DEFAULT_FRAMEWORK)
 
     @property
     def text(self) -> str:
@@ -76,7 +90,11 @@ class Structure:
 
     @property
     def parts(self) -> int | list[str] | None:
-        """The way to the arrays: 0 for a single one, the length of a tuple, the keys of a dict; ``None`` if nested."""
+        """The way to the arrays: 0 for a single one, the length of a tuple, the keys of a dict; ``None`` if nested,
+        or with objects.
+        """
+        if self.objects:
+            return None
         if not isinstance(self.root, Node):
             return 0
         if not self.is_flat:
@@ -106,7 +124,9 @@ class Structure:
         """Return the fields of batches, given the type of each array."""
         root = self.root if isinstance(self.root, Node) else Node(tuple, (0,), (self.root,))
         places = {key: str(key) for key in root.keys if isinstance(key, int) and not isinstance(key, bool)}
-        return FieldNames(dict(zip(self.names, dtypes, strict=True)), {}, places)
+        arrays = zip(self.names, self.frameworks, dtypes, strict=True)
+        own = {name: dtype for name, framework, dtype in arrays if framework != OBJECT}
+        return FieldNames(own, {}, places, [self.names[place] for place in self.objects])
 
     def builder(self, further: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
         """Return the function that makes a batch of arrays: the arrays of samples, then ``further`` arrays by name."""
@@ -128,53 +148,102 @@ class Structures:
 
     Args:
         floats: The names of fields whose Python numbers are floats, though some may be written as integers.
+        whole: ``True`` if samples are whole batches, in which only arrays are arrays: numbers and lists of numbers are
+            objects.
     """
 
-    def __init__(self, floats: Collection[str] = ()) -> None:
-        self._floats = frozenset(floats)
+    def __init__(self, floats: Collection[str] = (), *, whole: bool = False) -> None:
+        self._floats, self._whole = frozenset(floats), whole
         self._of_types: dict[Any, tuple[Structure, list[int]]] = {}
         self._of_text: dict[str, Structure] = {}
 
-    def take_apart(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+    def take_apart(self, sample: Any, ticket: int, table: Table) -> tuple[Structure, list[_native.Tensor]]:
         """Return the structure of a sample, the same object for the same structure, and its arrays, borrowed.
 
+        Args:
+            sample: The sample.
+            ticket: The ticket of the sample, which is the array of each of its objects.
+            table: The table that its objects are put in.
+
         Raises:
-            DataError: A part of the sample is neither an array nor a number.
+            DataError: A part of the sample is neither an array, nor a number, nor an object.
             DeviceError: An array is not in memory of the CPU.
             DTypeError: The engine does not know the type of an array.
         """
-        parts, types = _types(sample)
+        parts, types = (None, None) if self._whole else _types(sample)
         known = self._of_types.get(types)
         if known is not None:
             structure, places = known
-            arrays = [self._array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
+            leaves = [parts[place] for place in places]
         else:
-            leaves: list[tuple[str, Any]] = []
+            named: list[tuple[str, Any]] = []
             try:
-                _collect(sample, "", leaves)
+                self._collect(sample, "", named)
             except RecursionError:
                 raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
-            if not leaves:
+            if not named or (isinstance(sample, list) and not sample and not self._whole):
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
-            arrays = [self._array(name, part) for name, part in leaves]
-            structure = self._remember(sample, leaves, types)
+            structure, leaves = self._remember(sample, named, types), [leaf for _, leaf in named]
+        arrays = [self._array(name, leaf) for name, leaf in zip(structure.names, leaves, strict=True)]
+        if structure.objects:
+            table[ticket] = tuple(leaves[place] for place in structure.objects)
+            for place in structure.objects:
+                arrays[place] = numpy.array(ticket)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]
 
     def _array(self, name: str, part: Any) -> Any:
-        """Return a part of a sample as an array."""
+        """Return a part of a sample as an array; an object as it is."""
         if type(part) is int and name in self._floats:
             part = float(part)
         return _array(name, part)
 
+    def _children(self, value: Any) -> list[tuple[Any, Any]] | None:
+        """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array or an object."""
+        if not isinstance(value, Mapping | tuple | list):
+            return None
+        if (self._whole or isinstance(value, list)) and not _holds_arrays(value):
+            return None
+        return _children(value)
+
+    def _collect(self, value: Any, path: str, leaves: list[tuple[str, Any]]) -> None:
+        """Append the name and the value of each array, and of each object, in a sample."""
+        children = self._children(value)
+        if children is None:
+            leaves.append((path or "0", value))
+            return
+        for key, child in children:
+            self._collect(child, f"{path}.{key}" if path else str(key), leaves)
+
+    def _node(self, value: Any, frameworks: Any) -> Node | str:
+        """Return the node for a sample, or for a part of one, given the frameworks of its arrays."""
+        children = self._children(value)
+        if children is None:
+            return str(next(frameworks))
+        kinds = ((Mapping, dict), (tuple, tuple), (list, list))
+        kind = (
+            type(value) if hasattr(value, "_fields") else next(kind for like, kind in kinds if isinstance(value, like))
+        )
+        nodes = tuple(self._node(child, frameworks) for _, child in children)
+        return Node(kind, tuple(key for key, _ in children), nodes, tuple(value) if kind is dict else ())
+
+    def _framework(self, name: str, value: Any) -> str | None:
+        """Return the framework of an array; ``None`` for a number."""
+        if _is_object(value) or (self._whole and (value is None or isinstance(value, Number | list | tuple | dict))):
+            return OBJECT
+        if isinstance(value, Number | numpy.generic):
+            return None
+        return framework_of(name, _array(name, value))
+
     def _remember(self, sample: Any, leaves: list[tuple[str, Any]], types: Any) -> Structure:
         """Return the structure of a sample, given its arrays; remember it by the types of its parts."""
         names = tuple(name for name, _ in leaves)
-        known = [_framework(name, part) for name, part in leaves]
-        usual = next((framework for framework in known if framework is not None), DEFAULT_FRAMEWORK)
+        known = [self._framework(name, part) for name, part in leaves]
+        usual = next((framework for framework in known if framework not in (None, OBJECT)), DEFAULT_FRAMEWORK)
         frameworks = tuple(framework or usual for framework in known)
-        structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
+        structure = Structure(self._node(sample, iter(frameworks)), names, frameworks)
         structure = self._of_text.setdefault(structure.text, structure)
-        if types is not None:
+        # Whether an array holds texts is no matter of its type.
+        if types is not None and not any(isinstance(leaf, numpy.ndarray) and _is_object(leaf) for _, leaf in leaves):
             keys = [str(key) for key in sample] if isinstance(sample, Mapping) else None
             places = range(len(names)) if keys is None else sorted(range(len(keys)), key=keys.__getitem__)
             self._of_types[types] = structure, list(places)
@@ -218,48 +287,48 @@ def _is_array(value: list[Any]) -> bool:
     )
 
 
-def _children(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array."""
+def _children(value: Any) -> list[tuple[Any, Any]]:
+    """Return the keys and the parts of a dict, a tuple or a list."""
     if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))
     if isinstance(value, tuple):
         return list(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
-    if isinstance(value, list) and not _is_array(value):
-        return list(enumerate(value))
-    return None
+    return list(enumerate(value))
 
 
-def _collect(value: Any, path: str, leaves: list[tuple[str, Any]]) -> None:
-    """Append the name and the value of each array in a sample."""
-    children = _children(value)
-    if children is None:
-        leaves.append((path or "0", value))
-        return
-    for key, child in children:
-        _collect(child, f"{path}.{key}" if path else str(key), leaves)
+def _holds_arrays(value: Any) -> bool:
+    """Return whether a dict, a tuple or a list holds an array, however deeply."""
+    parts = value.values() if isinstance(value, Mapping) else value
+    return any(
+        _holds_arrays(part) if isinstance(part, Mapping | tuple | list) else _is_plain_array(part) for part in parts
+    )
 
 
-def _node(value: Any, frameworks: Any) -> Node | str:
-    """Return the node for a sample, or for a part of one, given the frameworks of its arrays."""
-    children = _children(value)
-    if children is None:
-        return str(next(frameworks))
-    kinds = ((Mapping, dict), (tuple, tuple), (list, list))
-    kind = type(value) if hasattr(value, "_fields") else next(kind for like, kind in kinds if isinstance(value, like))
-    nodes = tuple(_node(child, frameworks) for _, child in children)
-    return Node(kind, tuple(key for key, _ in children), nodes, tuple(value) if kind is dict else ())
+def _is_plain_array(value: Any) -> bool:
+    """Return whether a value is an array of a framework, of numbers."""
+    return not isinstance(value, Number | numpy.generic) and value is not None and not _is_object(value)
 
 
-def _framework(name: str, value: Any) -> str | None:
-    """Return the framework of an array; ``None`` for a number."""
-    if isinstance(value, Number | numpy.generic):
-        return None
-    return framework_of(name, _array(name, value))
+def _is_object(value: Any) -> bool:
+    """Return whether a part of a sample is neither an array, nor a number, nor absent: a text, a path, a list of them."""
+    if isinstance(value, numpy.ndarray):
+        return value.dtype.kind in TEXTS
+    if isinstance(value, list):
+        return not _is_array(value)
+    if value is None or isinstance(value, Number):
+        return False
+    if isinstance(value, str | bytes):
+        return True
+    return not (
+        isinstance(value, numpy.generic)
+        or owner(value) is not None
+        or any(hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    )
 
 
 def _array(name: str, value: Any) -> Any:
     """Return a part of a sample as an array: numbers, lists of them and images become one of NumPy."""
-    if type(value) is numpy.ndarray:
+    if type(value) is numpy.ndarray or _is_object(value):
         return value
     if isinstance(value, Number | numpy.generic | list) or (
         hasattr(value, "__array_interface__") and not hasattr(value, "__dlpack__")
@@ -282,6 +351,4 @@ def _array(name: str, value: Any) -> Any:
             f"field {name} is None; expected an array or a number (a function that raises an error leaves its sample "
             'out with on_error="skip")'
         )
-    if isinstance(value, str | bytes):
-        raise DataError(f"field {name} is {value!r:.50}; expected an array or a number")
     return value

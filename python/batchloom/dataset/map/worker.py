@@ -25,6 +25,7 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.collate.objects import Table
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.seeded_generators import SeededGenerators
 from batchloom.dataset.map.source import describe_error
@@ -213,37 +214,29 @@ class Answers:
             return self._fill(numbers)
         return self._read(numbers) if kind == READ else self._write(numbers, text)
 
-    def _read(self, numbers: list[int]) -> tuple[int, list[Any]]:
+    def _read(self, numbers: list[int]) -> tuple[int, tuple[list[Any], Table | None]]:
         seed, epoch, *samples = numbers
         self._parts += 1
-        held, outcomes = self._generators.request(lambda: self._attempt(samples, seed, epoch))
-        self._held[self._parts] = seed, epoch, held
-        return self._parts, outcomes
-
-    def _attempt(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
-        """Return the arrays of each sample, and its layout or its error."""
+        attempt = partial(self._reader.attempt, samples, seed, epoch, self._stop)
+        attempts, table = self._generators.request(attempt)
         held: list[Any] = []
         outcomes: list[Any] = []
-        add = partial(_add, held, outcomes)
-        if self._reader.whole is None:
-            for outcome in self._reader.attempt(numbers, seed, epoch, self._stop):
-                add(outcome)
-            return held, outcomes
-        try:
-            add(self._reader.batch(numbers, seed, epoch, self._stop))
-        except SampleError as error:
-            add(error)
-        return held, outcomes
+        for each in attempts:
+            _add(held, outcomes, each)
+        self._held[self._parts] = seed, epoch, held
+        return self._parts, (outcomes, table)
 
-    def _fill(self, numbers: list[int]) -> list[Any] | None:
+    def _fill(self, numbers: list[int]) -> tuple[list[Any] | None, Table | None] | None:
         layout, seed, epoch, places = numbers[:4]
         first = 4 + 3 * places
         slots, text = self._slots(layout, *numbers[4:first]), self._layouts[layout][0]
         fill = partial(self._reader.fill, slots, text, numbers[first:], seed, epoch, self._stop)
-        outcomes = self._generators.request(fill)
+        outcomes, table = self._generators.request(fill)
         if outcomes is None:
-            return None
-        return [_make_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
+            return None if table is None else (None, table)
+        return [
+            _make_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes
+        ], table
 
     def _make_slots(self, layout: int, *places: int) -> _native.Slots:
         """Return the slots of a layout in some places of segments."""
@@ -280,7 +273,7 @@ def _add(held: list[Any], outcomes: list[Any], attempt: Any) -> None:
     if isinstance(attempt, BaseException):
         held.append(None)
         outcomes.append(_make_portable(attempt))
-    elif attempt is not None:
+    else:
         structure, arrays = attempt
         held.append(arrays)
         outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))

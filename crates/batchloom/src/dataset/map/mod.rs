@@ -15,7 +15,9 @@ use std::sync::Arc;
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
-pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
+pub use reading::{
+    FilledPart, Held, Objects, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop,
+};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
 use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, form_one};
@@ -486,7 +488,7 @@ impl ReadBatch {
     }
 }
 
-/// The fields of a batch that was made as a whole.
+/// The fields of a batch that was made as a whole. Each batch has fields of its own.
 fn collate_whole(
     dataset: &MapDataset,
     rule: &Rule,
@@ -496,15 +498,9 @@ fn collate_whole(
     let sample = read.samples.first().copied().unwrap_or(0);
     let part = read.parts.into_iter().next().map(|(_, part)| part);
     let missing = || ReadError::Failed { sample, cause: SourceError::from("its batch was not made").into() };
-    let ReadPart { outcomes, samples: batch } = part.ok_or_else(missing)?;
+    let ReadPart { outcomes, samples: batch, .. } = part.ok_or_else(missing)?;
     let layout = outcomes.into_iter().next().ok_or_else(missing)?;
     let layout = layout.map_err(|cause| ReadError::Failed { sample, cause })?;
-    let (first, expected) = read.first.unwrap_or_else(|| (sample, layout.clone()));
-    let dtypes = |layout: &SampleLayout| layout.fields.iter().map(|(dtype, _)| *dtype).collect::<Vec<_>>();
-    if layout.structure != expected.structure || dtypes(&layout) != dtypes(&expected) {
-        let expected = expected.to_string();
-        return Err(ReadError::Batch { sample, found: layout.to_string(), first, expected }.into());
-    }
     let field = |(field, (dtype, shape)): (usize, &(DType, Vec<usize>))| {
         let writer = SlotWriter::same(*dtype, shape.clone());
         let name = layout.structure.names[field].clone();
@@ -513,7 +509,7 @@ fn collate_whole(
     let fields = layout.fields.iter().enumerate().map(field).collect();
     let ragged = dataset.collation(rule, options, (0, 0))?.ragged;
     let collation = Collation { ragged, ..Collation::new(fields, Index::Rows)? };
-    let first = Some((first, expected));
+    let first = Some((sample, layout));
     Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first })
 }
 

@@ -1,5 +1,6 @@
 //! `Reader`: reads some samples of a batch at once, in this process or for another one.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,9 +48,43 @@ pub struct ReadPart {
     pub outcomes: Vec<Result<SampleLayout, Cause>>,
     /// The samples that could be read, at the places of their outcomes.
     pub samples: Arc<dyn ReadSamples>,
+    /// The objects that samples hold beside arrays, if they hold any.
+    pub objects: Option<Objects>,
 }
 
 crate::brief::debug_in_brief!(ReadPart, [samples], [outcomes]);
+
+/// Objects that samples hold beside arrays, such as texts: they travel with the block to its consumer, which knows their
+/// type, and the engine never looks at them.
+#[derive(Clone)]
+pub struct Objects(Arc<dyn Any + Send + Sync>);
+
+impl Objects {
+    /// The objects of some samples.
+    pub fn new(objects: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(objects))
+    }
+
+    /// The objects, or `None` if they are of another type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl Debug for Objects {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Objects")
+    }
+}
+
+/// The result of reading samples into their slots.
+#[derive(Debug)]
+pub struct FilledPart {
+    /// The outcome for each sample that was asked for. There are fewer if the iteration was stopped.
+    pub outcomes: Vec<Result<(), Refusal>>,
+    /// The objects that samples hold beside arrays, if they hold any.
+    pub objects: Option<Objects>,
+}
 
 /// The structure of a sample, and the type and shape of each field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +148,7 @@ impl ReadSamples for Spread {
 impl ReadPart {
     /// The part that has these samples, with the samples where `banned` is true banned.
     pub(crate) fn insert_banned(self, banned: &[bool]) -> Self {
-        let Self { outcomes, samples } = self;
+        let Self { outcomes, samples, objects } = self;
         let mut read = outcomes.into_iter().enumerate().peekable();
         let (mut all, mut places) = (Vec::new(), Vec::new());
         for &is_banned in banned {
@@ -126,7 +161,7 @@ impl ReadPart {
             all.push(outcome);
             places.push(place);
         }
-        Self { outcomes: all, samples: Arc::new(Spread { samples, places }) }
+        Self { outcomes: all, samples: Arc::new(Spread { samples, places }), objects }
     }
 }
 
@@ -158,8 +193,7 @@ pub trait Reader: Debug + Send + Sync {
     }
 
     /// Reads samples of an expected layout, straight into their slots: `slots` has the memory of all of them for each
-    /// field, and has it again afterwards. Returns the outcome for each sample, fewer if the iteration was stopped. The
-    /// slots of samples that were not read hold anything.
+    /// field, and has it again afterwards. The slots of samples that were not read hold anything.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -168,8 +202,8 @@ pub trait Reader: Debug + Send + Sync {
         request: &ReadRequest<'_>,
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
-    ) -> Result<Vec<Result<(), Refusal>>> {
-        let ReadPart { outcomes, samples } = self.read(request)?;
+    ) -> Result<FilledPart> {
+        let ReadPart { outcomes, samples, objects } = self.read(request)?;
         let place = |(sample, number): (usize, &u64)| SlotPlace::whole(*number, sample);
         let places: Vec<_> = request.samples[..outcomes.len()]
             .iter()
@@ -188,7 +222,7 @@ pub trait Reader: Debug + Send + Sync {
                 samples.write(field, &[*place], &target, &mut slots[start..start + bytes])?;
             }
         }
-        Ok(outcomes)
+        Ok(FilledPart { outcomes, objects })
     }
 }
 
@@ -252,7 +286,7 @@ impl<S: Source> Reader for Local<S> {
             outcomes.push(outcome);
             samples.push(sample.map(|sample| sample.fields).unwrap_or_default());
         }
-        Ok(ReadPart { outcomes, samples: Arc::new(Held(samples)) })
+        Ok(ReadPart { outcomes, samples: Arc::new(Held(samples)), objects: None })
     }
 }
 
@@ -292,7 +326,7 @@ impl Reader for Chosen {
         request: &ReadRequest<'_>,
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
-    ) -> Result<Vec<Result<(), Refusal>>> {
+    ) -> Result<FilledPart> {
         self.ask_whole(request, |request| self.whole.read_into(request, expected, slots))
     }
 }

@@ -1,0 +1,88 @@
+"""`ObjectField`: a field of rows that holds texts or other objects, which batches hold as lists.
+
+Promise: datasets that are put together find the objects of each, as a ticket names the field as well as the row.
+"""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import Any
+
+import numpy
+from batchloom.arrays.field import BorrowedArray
+from batchloom.arrays.frames import as_array
+from batchloom.arrays.frameworks import owner_name
+from batchloom.collate.objects import STORED_OBJECT, make_stored_tickets
+
+# The kinds of NumPy's types that hold texts, and the kind that holds any object.
+TEXTS, ANY = "UST", "O"
+
+
+class ObjectField(BorrowedArray):
+    """One field of rows with an object each. The engine moves tickets in their place.
+
+    Args:
+        label: The name of the field.
+        values: The objects.
+    """
+
+    def __init__(self, label: str, values: list[Any]) -> None:
+        self.values = values
+        super().__init__(label, make_stored_tickets(self, len(values)))
+        self.framework = STORED_OBJECT
+
+    @property
+    def data(self) -> list[Any]:
+        """The objects."""
+        return self.values
+
+    def row(self, sample: int) -> Any:
+        """Return one object."""
+        return self.values[sample]
+
+    def slice(self, start: int, end: int) -> list[Any]:
+        """Return some of the objects."""
+        return self.values[start:end]
+
+    def part(self, start: int, end: int) -> list[Any]:
+        """Return some of the objects, for a pickle that holds no others."""
+        return self.slice(start, end)
+
+    def __repr__(self) -> str:
+        return f"{self.label}: {len(self.values)} objects"
+
+
+def read_objects(label: str, data: Any) -> list[Any] | None:
+    """Return the objects that a column or a list holds, one for each sample; ``None`` for numbers and arrays.
+
+    Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects where no element
+    is a number: numbers in such an array are mostly a mistake, which sharing the array reports.
+    """
+    if isinstance(data, numpy.ndarray):
+        return _read_array(data)
+    if isinstance(data, list | tuple):
+        first = next((value for value in data if value is not None), None)
+        return list(data) if _is_object(first) else None
+    if isinstance(data, str | bytes) or owner_name(data) is not None:
+        return None
+    array = as_array(label, data)
+    return _read_array(array) if isinstance(array, numpy.ndarray) else None
+
+
+def _read_array(array: numpy.ndarray[Any, Any]) -> list[Any] | None:
+    """Return the objects of an array; ``None`` for numbers."""
+    kind = array.dtype.kind
+    if kind not in TEXTS + ANY or not array.ndim:
+        return None
+    values: list[Any] = array.tolist()
+    if kind == ANY and (array.ndim > 1 or any(isinstance(value, Number) for value in values)):
+        return None
+    return values
+
+
+def _is_object(value: Any) -> bool:
+    """Return whether a value is an object, given the first of a list."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(part, str | bytes) for part in value)
+    is_array = any(hasattr(value, name) for name in ("shape", "__dlpack__", "__array_interface__", "__array__"))
+    return not (value is None or isinstance(value, Number) or is_array)
