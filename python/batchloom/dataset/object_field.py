@@ -56,7 +56,7 @@ def read_objects(label: str, data: Any) -> list[Any] | None:
     """Return the objects that a column or a list holds, one for each sample; ``None`` for numbers and arrays.
 
     Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects where no element
-    is a number: numbers in such an array are mostly a mistake, which sharing the array reports.
+    is a number or a list of numbers: such an array is mostly a mistake, which sharing the array reports.
     """
     if isinstance(data, numpy.ndarray):
         return _read_array(data)
@@ -75,7 +75,7 @@ def _read_array(array: numpy.ndarray[Any, Any]) -> list[Any] | None:
     if kind not in TEXTS + ANY or not array.ndim:
         return None
     values: list[Any] = array.tolist()
-    if kind == ANY and (array.ndim > 1 or any(isinstance(value, Number) for value in values)):
+    if kind == ANY and (array.ndim > 1 or not all(value is None or _is_object(value) for value in values)):
         return None
     return values
 

@@ -123,10 +123,6 @@ def test_a_batch_that_cannot_be_made_is_an_error_in_its_place(workers):
     ("function", "words"),
     [
         (lambda samples: None, ["0, 1", "None"]),
-        (lambda samples: {"x": "text"}, ["x", "'text'"]),
-        (lambda samples: {}, ["empty dict"]),
-        (lambda samples: numpy.zeros(2, f"float{32 if 0 in samples else 64}"), ["batch of sample", "float64"]),
-        (lambda samples: {"a" if 0 in samples else "b": 1}, ["batch of sample", "{b: ", "{a: "]),
     ],
 )
 def test_what_is_no_batch(function, words):

@@ -129,7 +129,7 @@ def test_columns_of_lists_are_sequences():
     [
         (lambda: [[1, 2], [3]], bl.DataError, ("field x", "differ in shape", "SequenceDataset")),
         (lambda: [1, None], bl.DTypeError, ("field x", "object")),
-        (lambda: ["a", "b"], bl.DTypeError, ("field x", "<U1")),
+        (lambda: [1, "b"], bl.DTypeError, ("field x", "<U21")),
         (lambda: pytest.importorskip("pyarrow").array([1, None]), bl.DataError, ("field x", "nulls")),
         (lambda: {"a": [1]}, bl.DataError, ("field x", "dict")),
         (lambda: object(), bl.DataError, ("field x", "object", "__array__")),

@@ -181,8 +181,10 @@ class Structures:
                 self._collect(sample, "", named)
             except RecursionError:
                 raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
-            if not named or (isinstance(sample, list) and not sample and not self._whole):
+            if not named:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
+            if self._whole and sample is None:
+                raise DataError("it is None; expected a batch: a function without return gives None")
             structure, leaves = self._remember(sample, named, types), [leaf for _, leaf in named]
         arrays = [self._array(name, leaf) for name, leaf in zip(structure.names, leaves, strict=True)]
         if structure.objects:
@@ -197,33 +199,38 @@ class Structures:
             part = float(part)
         return _array(name, part)
 
-    def _children(self, value: Any) -> list[tuple[Any, Any]] | None:
-        """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array or an object."""
+    def _children(self, value: Any, path: str) -> list[tuple[Any, Any]] | None:
+        """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array or an object.
+
+        A list that is a part of a sample and holds objects is one object: lists of words differ in length.
+        """
         if not isinstance(value, Mapping | tuple | list):
             return None
-        if (self._whole or isinstance(value, list)) and not _holds_arrays(value):
+        if self._whole:
+            return _children(value) if _holds_arrays(value) else None
+        if isinstance(value, list) and (_is_array(value) or (path and _holds_objects(value))):
             return None
         return _children(value)
 
     def _collect(self, value: Any, path: str, leaves: list[tuple[str, Any]]) -> None:
         """Append the name and the value of each array, and of each object, in a sample."""
-        children = self._children(value)
+        children = self._children(value, path)
         if children is None:
             leaves.append((path or "0", value))
             return
         for key, child in children:
             self._collect(child, f"{path}.{key}" if path else str(key), leaves)
 
-    def _node(self, value: Any, frameworks: Any) -> Node | str:
+    def _node(self, value: Any, frameworks: Any, path: str = "") -> Node | str:
         """Return the node for a sample, or for a part of one, given the frameworks of its arrays."""
-        children = self._children(value)
+        children = self._children(value, path)
         if children is None:
             return str(next(frameworks))
         kinds = ((Mapping, dict), (tuple, tuple), (list, list))
         kind = (
             type(value) if hasattr(value, "_fields") else next(kind for like, kind in kinds if isinstance(value, like))
         )
-        nodes = tuple(self._node(child, frameworks) for _, child in children)
+        nodes = tuple(self._node(child, frameworks, "part") for _, child in children)
         return Node(kind, tuple(key for key, _ in children), nodes, tuple(value) if kind is dict else ())
 
     def _framework(self, name: str, value: Any) -> str | None:
@@ -242,8 +249,7 @@ class Structures:
         frameworks = tuple(framework or usual for framework in known)
         structure = Structure(self._node(sample, iter(frameworks)), names, frameworks)
         structure = self._of_text.setdefault(structure.text, structure)
-        # Whether an array holds texts is no matter of its type.
-        if types is not None and not any(isinstance(leaf, numpy.ndarray) and _is_object(leaf) for _, leaf in leaves):
+        if types is not None:
             keys = [str(key) for key in sample] if isinstance(sample, Mapping) else None
             places = range(len(names)) if keys is None else sorted(range(len(keys)), key=keys.__getitem__)
             self._of_types[types] = structure, list(places)
@@ -277,6 +283,8 @@ def _types(sample: Any) -> tuple[list[Any], Any]:
     types = tuple(map(type, parts))
     if any(issubclass(part, (dict, tuple, list, Mapping)) for part in types):
         return parts, None
+    if any(type(part) is numpy.ndarray and part.dtype.kind in TEXTS for part in parts):
+        return parts, None
     return parts, (keys, types)
 
 
@@ -301,6 +309,16 @@ def _holds_arrays(value: Any) -> bool:
     parts = value.values() if isinstance(value, Mapping) else value
     return any(
         _holds_arrays(part) if isinstance(part, Mapping | tuple | list) else _is_plain_array(part) for part in parts
+    )
+
+
+def _holds_objects(value: list[Any]) -> bool:
+    """Return whether a list holds an object, however deeply, or nothing."""
+    return not value or any(
+        _holds_objects(list(part.values()) if isinstance(part, Mapping) else list(part))
+        if isinstance(part, Mapping | tuple | list)
+        else _is_object(part)
+        for part in value
     )
 
 
