@@ -16,8 +16,8 @@ def require_even(things, among):
 def require_classes(epochs, classes, per_class, batch_size):
     """Check the batches of the first epochs of a run, given as lists of samples, by the class of each sample.
 
-    A batch has turns of classes, evenly. A turn has samples of one class, evenly. Over all epochs, each class has a turn
-    before any has another, and gives all of its samples before it repeats one.
+    A batch has turns of classes, evenly. A turn has samples of one class, evenly. Over all epochs, each class has a
+    turn before any has another, and gives all of its samples before it repeats one.
     """
     among = sorted(set(classes))
     members = {one: [sample for sample, other in enumerate(classes) if other == one] for one in among}

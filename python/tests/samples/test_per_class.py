@@ -1,4 +1,4 @@
-"""Batches of several classes with several samples of each, for contrastive losses: ``balanced_by`` and ``per_class``."""
+"""Batches of several classes with several samples of each: ``balanced_by`` and ``per_class``."""
 
 import itertools
 import pickle
@@ -64,7 +64,8 @@ def test_ranks_of_any_number_deliver_whole_batches(of, per_class, in_batch, worl
     expected = batches_of(bl.Plan(len(of), **options, epoch=0))
     state, found = None, []
     for place, world_size in enumerate(worlds):
-        ranks = [bl.DataLoader(rows, **options, uneven=uneven, world_size=world_size, rank=k) for k in range(world_size)]
+        world = {"uneven": uneven, "world_size": world_size}
+        ranks = [bl.DataLoader(rows, **options, **world, rank=rank) for rank in range(world_size)]
         for rank in ranks if state else ():
             rank.load_state_dict(state)
         if ranks[0].epoch > 0:
@@ -134,7 +135,7 @@ def test_sequences_of_any_length_and_samplers_have_the_same_batches():
     assert list(bl.BatchSampler(len(Y), **OPTIONS)) == expected
     plan = bl.Plan(len(Y), **OPTIONS)
     assert pickle.loads(pickle.dumps(plan)) == plan != bl.Plan(len(Y), **OPTIONS | {"per_class": 4})
-    assert plan.options.per_class == 2 and plan.options.num_samples is None
+    assert (plan.options.per_class, plan.options.num_samples) == (2, None)
 
 
 @pytest.mark.parametrize(
