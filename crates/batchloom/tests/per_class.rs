@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// Which classes share a batch, and which samples share a turn, changes from batch to batch and from epoch to epoch.
+/// Classes share other batches, and samples other turns, from batch to batch and from epoch to epoch.
 // law: L7
 #[test]
 fn mates_change() {
