@@ -80,7 +80,7 @@ impl Draws {
         let classes = classes.0.as_slice::<i64>();
         let classes = classes.ok_or_else(|| DataError::new_err("classes are no compact array of int64"))?;
         let mix = py.detach(|| Mix::balanced(classes)).map_err(|error| raise(&error))?;
-        Ok(Self { num_samples: num_samples.or(Some(classes.len() as u64)), weights: None, mix: Some(mix) })
+        Ok(Self { num_samples, weights: None, mix: Some(mix) })
     }
 
     /// Draws that were written down.

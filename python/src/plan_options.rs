@@ -27,6 +27,7 @@ pub(crate) struct PlanOptions<'py> {
     draws: Option<PyRef<'py, Draws>>,
     ban: Option<Vec<u64>>,
     grouping: Option<Grouping<'py>>,
+    per_class: Option<u64>,
     #[pyo3(default)]
     sizes: Option<PyRef<'py, Tensor>>,
     #[pyo3(default)]
@@ -56,6 +57,7 @@ impl PlanOptions<'_> {
         options.ban = self.ban.map(batchloom::plan::Banned::new);
         options.sizes = read_sizes(self.sizes.as_deref())?;
         options.labels = self.labels.map(|labels| labels.engine()).transpose()?;
+        options.per_class = self.per_class;
         options.concatenated = self.concatenated;
         options.content = self.content;
         if let Some(draws) = self.draws {
@@ -88,6 +90,7 @@ pub(crate) struct WrittenOptions {
     draws: Option<Draws>,
     ban: Option<Vec<u64>>,
     grouping: Option<(&'static str, Tensor)>,
+    per_class: Option<u64>,
     labels: Py<PyAny>,
     concatenated: bool,
     content: Option<String>,
@@ -114,6 +117,7 @@ impl WrittenOptions {
             draws: Draws::of(options),
             ban: options.ban.as_ref().map(|banned| banned.as_slice().to_vec()),
             grouping: grouping.map(numbers).transpose()?,
+            per_class: options.per_class,
             labels: labels_to_python(py, options.labels.as_ref())?,
             concatenated: options.concatenated,
             content: options.content.clone(),

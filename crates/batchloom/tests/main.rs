@@ -34,6 +34,7 @@ mod messages;
 mod order;
 mod own_lengths;
 mod pad_to;
+mod per_class;
 mod placement;
 mod plan;
 mod pools;

@@ -93,7 +93,7 @@ class LoaderSamples:
         """
         if self.mixture is None:
             keys = self.keys("balanced_by", options.balanced_by)
-            return draws_of(self.samples, options.weights, options.num_samples, keys)
+            return draws_of(self.samples, options.weights, options.num_samples, keys, options.per_class)
         for name in ("weights", "balanced_by"):
             if getattr(options, name) is not None:
                 raise ArgumentError(f"{name} is given, and the mixture has weights of its own; expected None")

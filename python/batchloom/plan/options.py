@@ -28,7 +28,7 @@ from batchloom.arguments import (
 from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import read_ban
-from batchloom.samples.draws import describe_draws, draws_of, grouping_of
+from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
 
 class OrderKeywords(TypedDict, total=False):
@@ -46,6 +46,7 @@ class OrderKeywords(TypedDict, total=False):
     balanced_by: SampleKeys | None
     homogeneous_by: SampleKeys | None
     distinct_by: SampleKeys | None
+    per_class: int | None
     ban: Iterable[Any] | None
 
 
@@ -89,7 +90,7 @@ class NumberedSamples:
 
     def draws(self, options: PlanOptions) -> _native.Draws | None:
         """Return the draws of an epoch; ``None`` if it is every sample once."""
-        return draws_of(self.samples, options.weights, options.num_samples, options.balanced_by)
+        return draws_of(self.samples, options.weights, options.num_samples, options.balanced_by, options.per_class)
 
     def keys(self, option: str, keys: Any) -> Any:
         """Return the key of each sample, as it was given."""
@@ -148,6 +149,12 @@ class PlanOptions:
             ``uneven="mask"``. ``"source"`` stands for the sources of a mixture.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size.
+        per_class: The number of samples of each class in a batch, which then holds ``batch_size / per_class`` classes
+            of ``balanced_by``: for contrastive and triplet losses. The classes of a batch differ, and so do the samples
+            of a class, where there are enough; otherwise they repeat as evenly as they can. Every class has its samples
+            in a batch before any has more, and gives all its samples before it repeats one, across epochs. An epoch has
+            whole batches: ``num_samples`` is a multiple of ``batch_size``, and by default the size of the dataset,
+            rounded up to one.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
             moves. The list may change when a state is loaded: the new list holds from there on. A state with bans needs
             a list here: the same, another, or an empty one. In batches of a loader, places of banned samples hold zeros
@@ -171,6 +178,7 @@ class PlanOptions:
     balanced_by: SampleKeys | None = None
     homogeneous_by: SampleKeys | None = None
     distinct_by: SampleKeys | None = None
+    per_class: int | None = None
     ban: Iterable[Any] | None = None
 
     @classmethod
@@ -213,6 +221,7 @@ class PlanOptions:
             "draws": source.draws(self),
             "ban": None if self.ban is None else read_ban(self.ban, samples, source.number),
             "grouping": grouping,
+            "per_class": None if self.per_class is None else integer("per_class", self.per_class, least=1, most=MOST),
         }
 
     @property
@@ -234,7 +243,7 @@ class PlanOptions:
         name, keys = options["grouping"] or (None, None)
         numbers = None if keys is None else numpy.from_dlpack(keys)
         padded = {} if options["pad_to"] is None else dict(zip(("pad_to", "truncate"), options["pad_to"], strict=True))
-        same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban")
+        same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban", "per_class")
         return cls(
             shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,

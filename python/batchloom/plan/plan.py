@@ -289,8 +289,8 @@ class Plan:
         """A name of the run, the same over all epochs and world sizes, as 32 hexadecimal digits.
 
         It depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
-        ``balance``, ``largest_first``, ``shard_size`` and the version of the order. A state can only be loaded if the
-        fingerprint is the same.
+        ``balance``, ``largest_first``, ``shard_size``, ``per_class`` and the version of the order. A state can only be
+        loaded if the fingerprint is the same.
         """
         return self._native.fingerprint
 

@@ -17,7 +17,9 @@ Array = numpy.ndarray[Any, Any]
 MOST = 2**62
 
 
-def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: Any) -> _native.Draws | None:
+def draws_of(
+    samples: int, weights: Any, num_samples: int | None, balanced_by: Any, per_class: int | None = None
+) -> _native.Draws | None:
     """Return the draws of an epoch; ``None`` if it is every sample once.
 
     Args:
@@ -25,6 +27,8 @@ def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: A
         weights: The weight of each sample, or ``None``.
         num_samples: The number of draws; ``None`` for the number of samples.
         balanced_by: The class of each sample, or ``None``.
+        per_class: The number of samples of each class in a batch, or ``None``. The engine then knows the number of
+            draws.
 
     Raises:
         ArgumentError: Weights and classes are both given; a weight is negative, or no number; or none is above 0.
@@ -37,6 +41,7 @@ def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: A
     if balanced_by is not None:
         classes = classes_of(balanced_by, "balanced_by")
         require_each("balanced_by", classes, samples)
+        number = samples if number is None and per_class is None else number
         return _native.Draws.balanced(_native.borrow(classes, "balanced_by"), number)
     if weights is None:
         return None if number is None else _native.Draws.weighted(number, None)

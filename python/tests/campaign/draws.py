@@ -19,6 +19,7 @@ import batchloom as bl
 from campaign.samples import KINDS, Data, framework
 from campaign.tally import reported
 from oracles.devices import blocks
+from oracles.per_class import require_classes
 from oracles.windows import pretended
 from refusals import refused
 
@@ -88,7 +89,9 @@ def check(draw, tally, told):
     data = draw.choice(KINDS)(draw)
     count = len(data.values)
     ways_to_draw = (
-        [mixed] if isinstance(data.dataset, bl.Mixture) else [every, weighed, passes, classes, one_key, other_keys]
+        [mixed]
+        if isinstance(data.dataset, bl.Mixture)
+        else [every, weighed, passes, classes, some_of_each, one_key, other_keys]
     )
     how = draw.choice(ways_to_draw)(draw, count, data)
     uneven = draw.choice(["pad", "mask", "mask"] if "homogeneous_by" in how.options else ["pad", "short", "mask"])
@@ -166,6 +169,23 @@ def classes(draw, count, data):
         require_passes(epochs, [[sample for sample in range(count) if of[sample] == one] for one in set(of)])
 
     return Draw({"balanced_by": of}, law)
+
+
+def some_of_each(draw, count, data):
+    """Several samples of each of some classes in a batch."""
+    if not isinstance(data.rule, bl.FixedSize):
+        return classes(draw, count, data)
+    size = data.rule.batch_size
+    per_class = draw.choice([number for number in range(1, size + 1) if size % number == 0])
+    of = [min(draw.randrange(8), draw.randrange(8)) for _ in range(count)]
+    asked = draw.choice([None, size * draw.randint(1, 9)])
+
+    def law(epochs):
+        assert all(sum(map(len, epoch)) == (asked or -(-count // size) * size) for epoch in epochs)
+        require_classes(epochs, of, per_class, size)
+
+    options = {"balanced_by": of, "per_class": per_class}
+    return Draw(options | ({} if asked is None else {"num_samples": asked}), law)
 
 
 def one_key(draw, count, data):

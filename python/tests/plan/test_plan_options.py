@@ -25,6 +25,7 @@ OPTIONS = st.fixed_dictionaries(
         "balanced_by": st.sampled_from([None, CLASSES]),
         "homogeneous_by": st.sampled_from([None, CLASSES]),
         "distinct_by": st.sampled_from([None, numpy.arange(SAMPLES) // 2]),
+        "per_class": st.sampled_from([None, 1, 2, 3]),
         "ban": st.sampled_from([None, [], [17, 3, 3]]),
     },
 )

@@ -64,7 +64,18 @@ def test_a_wrong_batch_is_a_finding(monkeypatch, change):
 
 
 @pytest.mark.parametrize(
-    "lost", ["weights", "num_samples", "balanced_by", "homogeneous_by", "distinct_by", "ban", "fields", "labels"]
+    "lost",
+    [
+        "weights",
+        "num_samples",
+        "balanced_by",
+        "per_class",
+        "homogeneous_by",
+        "distinct_by",
+        "ban",
+        "fields",
+        "labels",
+    ],
 )
 def test_an_option_without_effect_breaks_a_law(monkeypatch, lost):
     honest = draws.Case.loader

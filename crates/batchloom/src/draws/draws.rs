@@ -1,6 +1,7 @@
 //! `Draws`: the sample at each position of an epoch.
 
 use super::mixed::Mixed;
+use super::per_class::PerClass;
 use super::stream::Stream;
 use super::weighted::Weighted;
 use crate::order::{Order, Shards};
@@ -23,6 +24,8 @@ pub(crate) enum Draws {
     Weighted(Weighted),
     /// Samples of several sources.
     Mixed(Box<Mixed>),
+    /// Samples of classes, several in a row.
+    PerClass(Box<PerClass>),
 }
 
 impl Draws {
@@ -33,6 +36,7 @@ impl Draws {
             Self::Passes { len, .. } => *len,
             Self::Weighted(weighted) => weighted.len(),
             Self::Mixed(mixed) => mixed.len(),
+            Self::PerClass(classes) => classes.len(),
         }
     }
 
@@ -58,6 +62,7 @@ impl Draws {
             Self::Passes { stream, first, .. } => stream.fill(*first, start, out),
             Self::Weighted(weighted) => weighted.fill(start, out),
             Self::Mixed(mixed) => mixed.fill(start, out),
+            Self::PerClass(classes) => classes.fill(start, out),
         }
     }
 
@@ -68,6 +73,7 @@ impl Draws {
             Self::Passes { stream, first, len } => stream.find(sample, *first, *len).collect(),
             Self::Weighted(weighted) => weighted.find(sample),
             Self::Mixed(mixed) => mixed.find(sample),
+            Self::PerClass(classes) => classes.find(sample),
         };
         positions.sort_unstable();
         positions

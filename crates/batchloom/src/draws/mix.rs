@@ -279,6 +279,12 @@ impl Mix {
         self.members.is_some()
     }
 
+    /// Returns true if sources are the classes of samples, and all have the same weight at any time.
+    pub(crate) fn has_equal_classes(&self) -> bool {
+        self.is_balanced()
+            && self.history.ratios().all(|ratios| ratios.iter().all(|&ratio| ratio == ratios[0]))
+    }
+
     /// The name of a source, or else its number.
     fn name(&self, source: usize) -> String {
         self.names.as_ref().map_or_else(|| source.to_string(), |names| format!("{:?}", names[source]))

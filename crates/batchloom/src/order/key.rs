@@ -53,6 +53,16 @@ pub enum Purpose {
     },
     /// The order in which sources of the same weight take turns.
     Turns,
+    /// The order of classes, or of the samples of a class, around a circle.
+    Circle {
+        /// The number of the circle.
+        number: u64,
+    },
+    /// The order of what a pass around a circle takes in whole groups.
+    Pass {
+        /// The number of the circle.
+        number: u64,
+    },
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -79,6 +89,8 @@ impl Purpose {
             Self::Weights => 13,
             Self::Source { .. } => 14,
             Self::Turns => 15,
+            Self::Circle { .. } => 16,
+            Self::Pass { .. } => 17,
         }
     }
 
@@ -97,7 +109,11 @@ impl Purpose {
             | Self::Turns => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
-            Self::Shard { number } | Self::Sample { number } | Self::Source { number } => number,
+            Self::Shard { number }
+            | Self::Sample { number }
+            | Self::Source { number }
+            | Self::Circle { number }
+            | Self::Pass { number } => number,
         }
     }
 }

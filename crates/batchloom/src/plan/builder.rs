@@ -152,6 +152,7 @@ impl PlanBuilder {
         options.largest_first &= options.sizes.is_some();
         check_lengths(&options, samples)?;
         conflicts::check(&options)?;
+        check_classes(&options)?;
         let mut recipe = Recipe::new(samples, options);
         check_keys(&recipe)?;
         check_bans(&recipe)?;
@@ -202,6 +203,27 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
         }
     }
     mix.map_or(Ok(()), Mix::check_length)
+}
+
+/// Checks that batches and epochs have as many samples of each class as [`PlanOptions::per_class`] says.
+fn check_classes(options: &PlanOptions) -> Result<()> {
+    let Some(per_class) = options.per_class else { return Ok(()) };
+    if per_class == 0 {
+        return Err(BatchingCause::NotPositive { option: "per_class" }.into());
+    }
+    if !options.mix.as_ref().is_some_and(Mix::has_equal_classes) {
+        return Err(PlanCause::NoClasses { per_class }.into());
+    }
+    let Some(batch_size) = options.rule.batch_size() else { return Ok(()) };
+    if !batch_size.is_multiple_of(per_class) {
+        return Err(PlanCause::PerClass { found: batch_size, per_class }.into());
+    }
+    match options.num_samples {
+        Some(found) if !found.is_multiple_of(batch_size) => {
+            Err(PlanCause::WholeBatches { found, batch_size, per_class }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that no key has more samples than an epoch has batches, if the samples of a batch have different keys.

@@ -36,6 +36,8 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
     (stored, distinct, "samples move to other batches; expected them to be shuffled"),
     (drawn, distinct, "keys may then be too frequent in some epoch; expected every sample once"),
     (sorting, distinct, "samples move to other batches; expected batches of a fixed size"),
+    (sorting, per_class, "samples move to other batches; expected batches of a fixed size"),
+    (per_class, measured, "a class has as many samples in each turn; expected turns by samples"),
     (shuffle, listed, "the list is the order of batches; leave it out"),
     (shards, listed, "the list is the order of batches; leave it out"),
     (balance, listed, "the list is the order of batches; leave it out"),
@@ -69,6 +71,10 @@ fn balanced(options: &PlanOptions) -> Option<&'static str> {
 
 fn measured(options: &PlanOptions) -> Option<&'static str> {
     options.mix.as_ref().is_some_and(Mix::is_measured).then_some("a mixture")
+}
+
+fn per_class(options: &PlanOptions) -> Option<&'static str> {
+    options.per_class.is_some().then_some("per_class")
 }
 
 fn weights(options: &PlanOptions) -> Option<&'static str> {

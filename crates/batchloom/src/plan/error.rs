@@ -32,6 +32,23 @@ causes! {
             name_nearest(*.found, *.batch_size)
         )]
         ShardSize { found: u64, batch_size: u64 } is Argument of "shard_size",
+        #[error(
+            "per_class is {per_class}, and there are no classes of equal weight; expected the class of each sample in \
+             balanced_by"
+        )]
+        NoClasses { per_class: u64 } is Argument of "per_class",
+        #[error(
+            "batch_size is {found}; expected a multiple of per_class, which is {per_class}, so that each class of a \
+             batch has as many samples: {}",
+            name_nearest(*.found, *.per_class)
+        )]
+        PerClass { found: u64, per_class: u64 } is Argument of "batch_size",
+        #[error(
+            "num_samples is {found}; expected a multiple of batch_size, which is {batch_size}, so that each batch has \
+             {per_class} samples of each of its classes: {}",
+            name_nearest(*.found, *.batch_size)
+        )]
+        WholeBatches { found: u64, batch_size: u64, per_class: u64 } is Argument of "num_samples",
         #[error("{rule} decides by size, and the samples have none; use FixedSize, or data with sizes")]
         NoSizes { rule: &'static str } is Argument of "rule",
         /// Sizes decide which samples share a batch.

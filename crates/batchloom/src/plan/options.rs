@@ -121,6 +121,19 @@ pub struct PlanOptions {
     /// [`FixedSize`] and [`shuffle`](Self::shuffle). Default: batches hold any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct_by: Option<Keys>,
+    /// Fills batches with this many samples of each of some classes, for contrastive losses: `batch_size / per_class`
+    /// classes, of [`Mix::balanced`], in turns. Needs [`FixedSize`] with a multiple of it.
+    ///
+    /// The classes of a batch differ where there are enough; otherwise, turns of a batch are divided among them evenly,
+    /// to one. Every class has a turn before any has another. A class gives all its samples before it repeats one, and
+    /// the samples of a turn differ where the class has enough; otherwise, a turn repeats them evenly, to one. Passes
+    /// over classes and samples continue from epoch to epoch. So an epoch has whole batches: [`num_samples`] is a
+    /// multiple of the batch size, and by default the number of samples, rounded up to one. Default: samples take
+    /// turns.
+    ///
+    /// [`num_samples`]: Self::num_samples
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_class: Option<u64>,
 }
 
 impl Default for Rule {
@@ -162,6 +175,7 @@ macro_rules! option_setters {
             weights: impl Into<Option<$crate::draws::Weights>>,
             homogeneous_by: impl Into<Option<$crate::batching::Keys>>,
             distinct_by: impl Into<Option<$crate::batching::Keys>>,
+            per_class: impl Into<Option<u64>>,
         }
 
         impl $builder {

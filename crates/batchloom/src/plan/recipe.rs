@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
 use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
-use crate::draws::{Draws, Mix, Mixed, Stream, Weighted};
+use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 
 /// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples
@@ -92,6 +92,9 @@ impl Recipe {
         let samples = self.samples;
         let &PlanOptions { seed, shuffle, num_samples, .. } = &self.options;
         let shuffled = shuffle == Shuffle::Samples;
+        if let Some((mix, numbers)) = self.options.mix.as_ref().zip(self.per_class()) {
+            return Draws::PerClass(Box::new(PerClass::new(mix.clone(), numbers, seed, epoch, shuffled)));
+        }
         if let Some(mix) = &self.options.mix {
             return Draws::Mixed(Box::new(Mixed::new(mix.clone(), num_samples, seed, epoch, shuffled)));
         }
@@ -109,6 +112,14 @@ impl Recipe {
             (true, None) => Order::new(samples, Some(&key())),
             (false, _) => Order::new(samples, None),
         })
+    }
+
+    /// The numbers of samples of a class in a batch, of all in a batch, and of all in an epoch, if batches have some of
+    /// each class.
+    fn per_class(&self) -> Option<(u64, u64, u64)> {
+        let (per_class, batch_size) = self.options.per_class.zip(self.options.rule.batch_size())?;
+        let draws = self.options.num_samples.or_else(|| self.samples.checked_next_multiple_of(batch_size));
+        Some((per_class, batch_size, draws.unwrap_or(u64::MAX)))
     }
 
     /// Returns true if samples of one key share a batch.

@@ -208,6 +208,11 @@ const CASES: &[Case] = &[
         let mix = Mix::balanced(&given.classes)?;
         counted(&Plan::builder(SAMPLES as u64).batch_size(64).shuffle(true).mix(mix).build()?)
     }),
+    ("several samples of each class", |given| {
+        let mix = Mix::balanced(&given.classes)?;
+        let plan = Plan::builder(SAMPLES as u64).batch_size(64).shuffle(true).mix(mix).per_class(4);
+        counted(&plan.build()?)
+    }),
     ("bans", |given| {
         let plan = Plan::builder(SAMPLES as u64).batch_size(64).shuffle(true);
         counted(&plan.ban(given.list[..SAMPLES / 50].to_vec()).build()?)
