@@ -52,8 +52,8 @@ class FieldNames:
             return field  # type: ignore[return-value]
         if field in self.objects:
             raise ArgumentError(
-                f"{label} names {key!r}, which holds objects, and batches hold these as they are, in a list; expected a "
-                f"field of arrays: {self.list_keys(allowed) or 'there is none'}{otherwise}"
+                f"{label} names {key!r}, which holds objects, and batches hold these as they are; expected a field of "
+                f"arrays: {self.list_keys(allowed) or 'there is none'}{otherwise}"
             )
         raise ArgumentError(f"{label} names {key!r}; expected {self.list_keys(allowed) or 'no field'}{otherwise}")
 

@@ -1,6 +1,6 @@
 """Fields that hold objects: texts, paths and anything else that is no array. Batches hold them as lists.
 
-The engine moves no objects. It moves the ticket of each instead, an int64; zero is the ticket of a place without a sample.
+The engine moves no objects. It moves a ticket for each, an int64; zero is the ticket of a place without a sample.
 Objects of samples on demand travel beside the bytes of a block, in tables by ticket: the number of the sample, and one.
 Objects of stored rows stay where they are: a ticket is the number of their field, and the row. What takes a block as
 arrays puts the objects in the place of the tickets.

@@ -55,8 +55,8 @@ class ObjectField(BorrowedArray):
 def read_objects(label: str, data: Any) -> list[Any] | None:
     """Return the objects that a column or a list holds, one for each sample; ``None`` for numbers and arrays.
 
-    Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects where no element
-    is a number or a list of numbers: such an array is mostly a mistake, which sharing the array reports.
+    Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects unless an
+    element is a number or a list of numbers: that is mostly a mistake, which sharing the array reports.
     """
     if isinstance(data, numpy.ndarray):
         return _read_array(data)

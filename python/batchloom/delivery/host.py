@@ -26,7 +26,9 @@ class Host:
     def _views_of(self, schema: Schema) -> _native.HostViews:
         """Return the functions that make batches of blocks."""
         views = self._field_views(schema, self._request.copies)
-        return _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest, schema.objects, schema.build)
+        return _native.HostViews(
+            views, schema.keys, schema.joins(self._request.output), schema.longest, schema.objects, schema.build
+        )
 
     def _late_views(self, columns: Columns, nesting: str) -> _native.HostViews:
         """Return the functions that make batches of blocks, given the fields of the first block."""

@@ -28,7 +28,9 @@ class OnJax(Host):
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         views = super()._field_views(schema, copies)
-        takers = [None if column.framework in OBJECTS else self._taker(column.name, schema) for column in schema.columns]
+        takers = [
+            None if column.framework in OBJECTS else self._taker(column.name, schema) for column in schema.columns
+        ]
         if schema.columns:  # those of samples on demand are known with the first block
             self._refuse_unknown(schema)
         placed = zip(views, takers, strict=True)

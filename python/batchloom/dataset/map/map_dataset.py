@@ -34,7 +34,8 @@ class MapDataset(Dataset[Any]):
 
     A sample is an array or a number, or a tuple, dict or list of them, nested at will; a batch has the same structure,
     with a first dimension that counts samples. (A list of numbers is an array.) Arrays are of NumPy, torch or JAX, and
-    so are those of a batch; numbers are of the framework of the first array.
+    so are those of a batch; numbers are of the framework of the first array. Texts, paths and other objects may stand
+    beside them: a batch holds a list of them, on any device.
 
     All samples have the same structure, types and shapes, unless
 

@@ -90,8 +90,9 @@ class Structure:
 
     @property
     def parts(self) -> int | list[str] | None:
-        """The way to the arrays: 0 for a single one, the length of a tuple, the keys of a dict; ``None`` if nested,
-        or with objects.
+        """The way to the arrays: 0 for a single one, the length of a tuple, the keys of a dict.
+
+        ``None`` where samples are nested, or hold objects.
         """
         if self.objects:
             return None
@@ -170,7 +171,7 @@ class Structures:
             DeviceError: An array is not in memory of the CPU.
             DTypeError: The engine does not know the type of an array.
         """
-        parts, types = (None, None) if self._whole else _types(sample)
+        parts, types = ([], None) if self._whole else _types(sample)
         known = self._of_types.get(types)
         if known is not None:
             structure, places = known
@@ -328,7 +329,7 @@ def _is_plain_array(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    """Return whether a part of a sample is neither an array, nor a number, nor absent: a text, a path, a list of them."""
+    """Return whether a part of a sample is neither an array, nor a number, nor absent, as a text or a path."""
     if isinstance(value, numpy.ndarray):
         return value.dtype.kind in TEXTS
     if isinstance(value, list):

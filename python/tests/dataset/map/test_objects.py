@@ -46,7 +46,8 @@ def as_lists(samples):
 
 
 def as_detection(samples):
-    return tuple(zip(*[(torch.from_numpy(each["x"]), {"boxes": torch.ones(2), "id": each["text"]}) for each in samples]))
+    targets = tuple({"boxes": torch.ones(2), "id": each["text"]} for each in samples)
+    return tuple(torch.from_numpy(each["x"]) for each in samples), targets
 
 
 def as_graph(samples):
@@ -116,9 +117,7 @@ def test_samples_of_any_length_keep_their_objects(rule, workers):
     dataset = ON_DEMAND[workers](sized, sizes=sizes, columns=["x"])
     seen = []
     for batch in bl.DataLoader(dataset, batching=rule, shuffle=True):
-        firsts = (
-            batch["x"][batch["cu_seqlens"][:-1]] if "cu_seqlens" in batch else batch["x"][:, 0]
-        )
+        firsts = batch["x"][batch["cu_seqlens"][:-1]] if "cu_seqlens" in batch else batch["x"][:, 0]
         assert batch["text"] == [TEXTS[number] for number in firsts.tolist()]
         seen += batch["text"]
     assert sorted(seen) == sorted(TEXTS)
