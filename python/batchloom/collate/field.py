@@ -137,10 +137,10 @@ class FieldOptions:
         pad_value: The value that pads samples which differ in size, in the type of batches, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         collate: A function that makes a batch of a list of samples. What it returns is handed over, whatever its
-            structure: arrays move to ``device`` or to JAX, all else stays as it is. Threads call it, or processes, as they do the function of a
-            :class:`batchloom.MapDataset`; ``shuffle`` and rules decide which samples it gets. Values and padding are
-            then up to the function. If it has a parameter ``rng``, it gets a ``numpy.random.Generator`` whose numbers
-            follow from the seed, the epoch and the samples of the batch.
+            structure: arrays move to ``device`` or to JAX, all else stays as it is. Threads call it, or processes, as
+            they do the function of a :class:`batchloom.MapDataset`; ``shuffle`` and rules decide which samples it gets.
+            Values and padding are then up to the function. If it has a parameter ``rng``, it gets a
+            ``numpy.random.Generator`` whose numbers follow from the seed, the epoch and the samples of the batch.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
