@@ -490,6 +490,11 @@ class WindowSamples(StoredSamples):
         return super().classes(option, field) if classes is None else classes
 
     @override
+    def padded_fields(self) -> Mapping[str, str]:
+        # Whether a window leaves its series depends on the data, and on the part of a split.
+        return {name: span.field.dtype for name, span in self.array_windows.spans.items()}
+
+    @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:
         return self.array_windows.row_shapes()
 
