@@ -2,7 +2,7 @@
 //! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
 use batchloom::dataset::{Anchor, SampledBy, Short, Steps, WindowShape};
-use batchloom::loader::{Batch, PadSlot};
+use batchloom::loader::{Batch, PadSlot, Slot};
 use batchloom::order::Shuffle;
 use batchloom::{Kind, Loader, Tensor, WindowDataset};
 use std::ops::Range;
@@ -315,7 +315,7 @@ fn padding_that_a_field_cannot_have_is_refused() {
     let loader = || Loader::builder(dataset.clone());
     refused(loader().pad_value("x", f64::NAN).build(), Kind::Argument, &["field x", "NaN", "int64"]);
     refused(loader().pad_edge("z").build(), Kind::Argument, &["z"]);
-    let slotted = loader().pad_edge("x").collate("x", PadSlot::default());
+    let slotted = loader().pad_edge("x").collate("x", Slot::Pad(PadSlot::default()));
     refused(slotted.build(), Kind::Argument, &["field x", "edge", "slot"]);
     let rows = batchloom::TensorDataset::new([("x", steps)]).unwrap();
     refused(
