@@ -126,10 +126,11 @@ impl CollateOptions {
     /// # Errors
     /// As [`stored_pad_value`](Self::stored_pad_value).
     pub(super) fn window_fill(&self, name: &str, dtype: DType) -> Result<Fill> {
-        match self.pad_edges.iter().any(|field| field == name) {
-            true => Ok(Fill::Edge),
-            false => self.stored_pad_value(name, dtype).map(Fill::Value),
+        if self.pad_edges.iter().any(|field| field == name) {
+            return Ok(Fill::Edge);
         }
+        let value = self.stored_pad_value(name, dtype)?;
+        Ok(if value.iter().all(|&byte| byte == 0) { Fill::Zeros } else { Fill::Value(value) })
     }
 
     fn pad_value(&self, name: &str) -> Option<&Scalar> {
