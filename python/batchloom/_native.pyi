@@ -388,6 +388,7 @@ class Loader:
         fields: list[_FieldOptions] | None = None,
         slots: Sequence[_FieldSlot] = ...,
         pad_numbers: list[tuple[str | None, float]] = ...,
+        pad_edges: list[str] = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

@@ -2,7 +2,7 @@
 //! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
 use batchloom::dataset::{Anchor, SampledBy, Short, Steps, WindowShape};
-use batchloom::loader::Batch;
+use batchloom::loader::{Batch, PadSlot, Slot};
 use batchloom::order::Shuffle;
 use batchloom::{Kind, Loader, Tensor, WindowDataset};
 use std::ops::Range;
@@ -245,6 +245,84 @@ proptest! {
             prop_assert!(view.iter().all(|field| field.bytes().as_ptr_range() == memory));
         }
     }
+}
+
+/// The contents of a step that a series does not have: the nearest step, or a number, as asked.
+fn padded(rows: &[Option<usize>], steps: &[usize], pad: Option<i32>) -> Vec<i32> {
+    let nearest = |step: usize| {
+        let existing = (0..rows.len()).filter(|&other| rows[other].is_some());
+        existing.min_by_key(|other| other.abs_diff(step)).and_then(|other| rows[other]).unwrap()
+    };
+    let of = |&step: &usize| {
+        let row = rows[step].or_else(|| pad.is_none().then(|| nearest(step)));
+        (0..WIDTH).map(move |column| row.map_or(pad.unwrap_or(0), |row| value(row, column)))
+    };
+    steps.iter().flat_map(of).collect()
+}
+
+proptest! {
+    /// Fields of any steps hold the nearest step, or a number, where a series has none; also in another type, scaled.
+    // law: L9
+    #[test]
+    fn missing_steps_are_padded_as_asked(
+        series in series(),
+        shape in shape(),
+        listed in prop::collection::vec(0_usize..30, 1..6),
+        every in 1_usize..4,
+        pad in prop_oneof![Just(None), (-3..3).prop_map(Some)],
+        shuffle in any::<bool>(),
+    ) {
+        let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let span = shape.span();
+        let listed: Vec<usize> = listed.iter().map(|step| step % span).collect();
+        let strided = Steps::Range { start: 0, len: (span - 1) / every + 1, every };
+        let strided_steps: Vec<usize> = (0..span).step_by(every).collect();
+        let dataset = dataset.input("x", series.tensor()).unwrap();
+        let dataset = dataset.steps("listed", series.tensor(), Steps::Listed(listed.clone().into())).unwrap();
+        let dataset = dataset.steps("strided", series.tensor(), strided.clone()).unwrap();
+        let dataset = dataset.steps("scaled", series.tensor(), strided).unwrap();
+        let mut loader = Loader::builder(dataset).batch_size(3).shuffle(shuffle).scale("scaled", 0.5);
+        for name in ["x", "listed", "strided", "scaled"] {
+            loader = match pad {
+                None => loader.pad_edge(name),
+                Some(number) => loader.pad_value(name, number),
+            };
+        }
+        let (loader, expected) = (loader.build().unwrap(), windows(&series, &shape));
+        let plan = loader.plan(0);
+        let batches: Vec<Batch> = loader.iter().map(Result::unwrap).collect();
+        for (step, batch) in (0..).zip(&batches) {
+            let samples = plan.indices(step, 0).unwrap();
+            let of = |steps: &[usize], pad: Option<i32>| -> Vec<i32> {
+                samples.iter().flat_map(|&sample| padded(&expected[sample as usize], steps, pad)).collect()
+            };
+            let input: Vec<usize> = (0..shape.input_len).collect();
+            prop_assert_eq!(read(batch, "x"), of(&input, pad));
+            prop_assert_eq!(read(batch, "listed"), of(&listed, pad));
+            prop_assert_eq!(read(batch, "strided"), of(&strided_steps, pad));
+            // A number is put in after the scale: before it, the number would be twice as large.
+            let scaled = of(&strided_steps, pad.map(|number| 2 * number)).into_iter().map(|value| value as f32 / 2.0);
+            prop_assert_eq!(batch.field("scaled").unwrap().as_slice::<f32>().unwrap(), &scaled.collect::<Vec<_>>()[..]);
+        }
+    }
+}
+
+#[test]
+fn padding_that_a_field_cannot_have_is_refused() {
+    let steps = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
+    let dataset =
+        WindowDataset::new(&[0, 2], WindowShape::new(3).lead(2)).unwrap().input("x", steps.clone()).unwrap();
+    let loader = || Loader::builder(dataset.clone());
+    refused(loader().pad_value("x", f64::NAN).build(), Kind::Argument, &["field x", "NaN", "int64"]);
+    refused(loader().pad_edge("z").build(), Kind::Argument, &["z"]);
+    let slotted = loader().pad_edge("x").collate("x", Slot::Pad(PadSlot::default()));
+    refused(slotted.build(), Kind::Argument, &["field x", "edge", "slot"]);
+    let rows = batchloom::TensorDataset::new([("x", steps)]).unwrap();
+    refused(
+        Loader::builder(rows).pad_edge("x").build(),
+        Kind::Argument,
+        &["field x", "edge", "not cut from series"],
+    );
 }
 
 /// Some steps of a window, in any order and as often as they come.

@@ -21,7 +21,8 @@ def pad_values(fields: Mapping[str, str], pad_value: Any, pads: Mapping[str, Any
         ArgumentError: The type of a field cannot hold its value.
     """
     is_zero = type(pad_value) is int and pad_value == 0
-    elements = {} if is_zero else {name: element("pad_value", name, dtype, pad_value) for name, dtype in fields.items()}
+    others = {} if is_zero else {name: dtype for name, dtype in fields.items() if name not in pads}
+    elements = {name: element("pad_value", name, dtype, pad_value) for name, dtype in others.items()}
     own = {name: element("pad", name, fields[name], pad) for name, pad in pads.items() if name in fields}
     return elements | own
 
@@ -35,7 +36,9 @@ def element(option: str, field: str, dtype: str, value: Any) -> bytes:
     try:
         return _element(dtype, value)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ArgumentError(f"{option} is {value!r}, which field {field} of {dtype} cannot hold: {error}") from None
+        remedy = "; give the field a pad of its own by bl.Field(pad=...)" if option == "pad_value" else ""
+        found = f"{option} is {value!r}, which field {field} of {dtype} cannot hold: {error}"
+        raise ArgumentError(found + remedy) from None
 
 
 def _element(dtype: str, value: Any) -> bytes:

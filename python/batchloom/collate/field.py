@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice
 from batchloom.arrays.copying import copy_argument
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 
 Channels = float | Sequence[Any]
 """One number, or one for each channel."""
+
+PadValue = float | Literal["edge"]
+"""A number that pads a field, or ``"edge"`` for the nearest step of a series."""
+
+EDGE = "edge"
+
+
+def repeats_edge(pad: Any) -> bool:
+    """Return whether padding repeats the nearest step of a series."""
+    return isinstance(pad, str) and pad == EDGE
+
+
+def _require_pad(option: str, pad: Any) -> None:
+    """Refuse a text that names no padding.
+
+    Raises:
+        ArgumentError: It is another text than ``"edge"``.
+    """
+    if isinstance(pad, str) and not repeats_edge(pad):
+        raise ArgumentError(f'{option} is {pad!r}; expected a number, or "edge" for the nearest step of a series')
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +66,8 @@ class Field:
             :class:`batchloom.Resize`, :class:`batchloom.Stack` or :class:`batchloom.Slot`, or a function
             ``f(sample, slot)``. It decides instead of ``pad_side`` and of the lengths that a rule rounds to. Slots are
             filled in memory, so a device does not gather such data.
-        pad: The value that pads samples, in the type of batches; ``None`` for ``pad_value`` of the loader.
+        pad: The value that pads samples, in the type of batches and not scaled, or ``"edge"``; ``None`` for
+            ``pad_value`` of the loader.
         pad_to: The length that samples are padded to, or several lengths: each batch takes the smallest that holds its
             samples; a longer sample is an error. It stands for the slot ``bl.Pad(to=pad_to)`` on the ``pad_side`` of
             the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
@@ -57,7 +78,7 @@ class Field:
     function with a shape of its own hides which elements are data: mask and lengths then describe samples.)
 
     Raises:
-        ArgumentError: ``slot`` is no way to a slot, or ``pad_to`` is given beside it.
+        ArgumentError: ``slot`` is no way to a slot, ``pad_to`` is given beside it, or ``pad`` is another text.
     """
 
     dtype: DType | None = None
@@ -65,10 +86,11 @@ class Field:
     mean: Channels | None = None
     std: Channels | None = None
     slot: SlotWay | Callable[[Any, Any], None] | None = None
-    pad: float | None = None
+    pad: PadValue | None = None
     pad_to: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
+        _require_pad("pad", self.pad)
         if self.pad_to is not None:
             if self.slot is not None:
                 raise ArgumentError(f"slot and pad_to={self.pad_to} are both given; expected slot=bl.Pad(to=...)")
@@ -116,7 +138,7 @@ class FieldKeywords(TypedDict, total=False):
 
     fields: Field | Mapping[Any, Field] | None
     dtype: DType | None
-    pad_value: float
+    pad_value: PadValue
     pad_side: PadSide
     collate: Callable[[list[Any]], Any] | None
     labels: str | None
@@ -134,7 +156,10 @@ class FieldOptions:
             it is a type of integers (booleans are neither; integers that are scaled become floats). Fields whose
             :class:`batchloom.Field` has a type keep that. Masks, lengths and marks keep their types. Windows in other
             types are no views: they are formed.
-        pad_value: The value that pads samples which differ in size, in the type of batches, and not scaled.
+        pad_value: The value that pads samples which differ in size, and the steps of windows that their series do not
+            have, in the type of batches, and not scaled. ``"edge"``, for fields that are cut from series, repeats the
+            nearest step of the series (in a part of a split, of the part), converted and scaled as all steps are.
+            Masks and lengths stay as they are.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         collate: A function that makes a batch of a list of samples. What it returns is handed over, whatever its
             structure: arrays move to ``device`` or to JAX, all else stays as it is. Threads call it, or processes, as
@@ -150,7 +175,7 @@ class FieldOptions:
 
     fields: Field | Mapping[Any, Field] | None = None
     dtype: DType | None = None
-    pad_value: float = 0
+    pad_value: PadValue = 0
     pad_side: PadSide = "right"
     collate: Callable[[list[Any]], Any] | None = None
     labels: str | None = None
@@ -158,6 +183,7 @@ class FieldOptions:
 
     def __post_init__(self) -> None:
         choice("pad_side", self.pad_side, PAD_SIDE)
+        _require_pad("pad_value", self.pad_value)
         self._refuse_dicts()
         if self.collate is not None and (not callable(self.collate) or isinstance(self.collate, type)):
             raise ArgumentError(

@@ -19,7 +19,7 @@ from batchloom.arrays.padding import pad_values
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.conversions import FLOATS, Conversions, EngineFields, conversions
-from batchloom.collate.field import Field, FieldOptions
+from batchloom.collate.field import Field, FieldOptions, repeats_edge
 from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
 from batchloom.collate.schema import CollateOptions
 from batchloom.collate.slots import FieldSlot, SlotFunction, pad_number
@@ -96,6 +96,13 @@ class Fields:
         """The functions that fill slots, by field."""
         return {name: function for name, _, function in self.slots if function is not None}
 
+    @property
+    def edges(self) -> list[str]:
+        """The fields that repeat the nearest step of a series where a window leaves it."""
+        slotted = {name for name, _, _ in self.slots}
+        names = (name for name in self._padded if name not in slotted)
+        return [name for name in names if repeats_edge(self._pads.get(name, self._options.pad_value))]
+
     def for_engine(self, blocks: BlockOptions, *, has_bans: bool) -> EngineFields:
         """Return what the engine does to fields, and what it leaves to a delivery.
 
@@ -122,7 +129,8 @@ class Fields:
             marked: ``True`` if batches hold marks of the places that only fill up.
         """
         padded = self._pad_values(self._conversions.dtypes)
-        return CollateOptions(names, padded, self.side == "left", self._source.labels, marked, engine.left)
+        left, edges = self.side == "left", frozenset(self.edges)
+        return CollateOptions(names, padded, left, self._source.labels, marked, engine.left, edges)
 
     def columns(self, stored: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the names and types of the fields of batches, given the types in which the engine makes them."""
@@ -207,8 +215,8 @@ class Fields:
         """
         if not self._padded:
             return {}
-        slotted = {name for name, _, _ in self.slots}
-        padded = {name: dtypes.get(name, dtype) for name, dtype in self._padded.items() if name not in slotted}
+        others = {*self.edges, *(name for name, _, _ in self.slots)}
+        padded = {name: dtypes.get(name, dtype) for name, dtype in self._padded.items() if name not in others}
         return pad_values(padded, self._options.pad_value, self._pads)
 
     def _pad_numbers(self) -> list[tuple[str | None, float]]:

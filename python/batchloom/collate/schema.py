@@ -247,6 +247,7 @@ class CollateOptions:
         labels: The field whose next tokens are labels, if any.
         marked: ``True`` if batches hold marks of the places that only fill up.
         conversions: The conversions that are left to a device, by field.
+        edges: The fields that repeat the nearest step of a series where a window leaves it.
     """
 
     names: Sequence[str]
@@ -255,6 +256,7 @@ class CollateOptions:
     labels: str | None
     marked: bool
     conversions: dict[str, _native.Conversion] = dataclasses.field(default_factory=dict)
+    edges: frozenset[str] = frozenset()
 
     def dtype(self, name: str, stored: str) -> str:
         """Return the type of a field in batches, given the type of the data."""

@@ -139,7 +139,7 @@ class ArrayWindows:
 
     @property
     def padded(self) -> bool:
-        """``True`` if windows may hold zeros that their series does not have."""
+        """``True`` if windows may hold steps that their series does not have."""
         _, _, _, padded, _ = self.native.counts()
         return bool(padded or self.shape.lead or self.shape.trail)
 
@@ -316,8 +316,9 @@ class ArrayWindows:
 
         Args:
             resident: The arrays on a device.
-            options: The options of a loader, by which fields are converted; ``None`` for none.
+            options: The options of a loader, by which fields are converted and padded; ``None`` for none.
         """
+        from batchloom.device.collate.gather import padding
         from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
         from batchloom.device.conversion import add_conversion
@@ -326,9 +327,15 @@ class ArrayWindows:
             rows = partial(resident.rows_of, field)
             return rows if options is None else add_conversion(options, name, rows)
 
+        def pad(name: str, field: BorrowedArray) -> float | None:
+            if options is None:
+                return 0
+            return None if name in options.edges else padding(options, name, options.dtype(name, field.dtype))
+
         shared = {id(field.array): field for field in self.cut_arrays}
         step_ranges = [
-            StepRange(fetch(name, shared[id(span.field.array)]), span.steps) for name, span in self.spans.items()
+            StepRange(fetch(name, shared[id(span.field.array)]), span.steps, pad(name, span.field))
+            for name, span in self.spans.items()
         ]
         looked_up = [
             LookedUpRows(each.of, None if each.field is None else fetch(name, each.field))

@@ -303,7 +303,8 @@ class GroupsOnDevice(SamplesOnDevice[GroupSamples]):
 
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        from batchloom.device.collate.ragged import Fixed, Ragged, ResidentVariable, padding
+        from batchloom.device.collate.gather import padding
+        from batchloom.device.collate.ragged import Fixed, Ragged, ResidentVariable
         from batchloom.device.conversion import add_conversion
 
         samples = self.samples

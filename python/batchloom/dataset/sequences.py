@@ -263,12 +263,13 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate import ragged
+        from batchloom.device.collate.gather import padding
         from batchloom.device.conversion import add_conversion
 
         fields: dict[str, ragged.Fixed | ragged.ResidentVariable] = {}
         for name, field in self.samples.fields.items():
             if isinstance(field, Variable):
-                on_device = field.on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
+                on_device = field.on(resident, padding(options, name, options.dtype(name, field.dtype)))
                 fields[name] = replace(on_device, fetch=add_conversion(options, name, on_device.fetch))
             else:
                 fields[name] = ragged.Fixed(add_conversion(options, name, partial(resident.rows_of, field)))

@@ -212,7 +212,7 @@ class WindowViews:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches: move data that is to be resident."""
-        self._keys, self._marked = schema.keys, options.marked
+        self._keys, self._marked, self._options = schema.keys, options.marked, options
         if self._limit is None and self._resident is not None:
             self._resident.bring([*(field for _, field, _ in self._sources), *self._source.row_arrays])
 
@@ -318,7 +318,7 @@ class WindowViews:
         return self._whole
 
     def form_batch(self, steps: _native.Steps) -> list[Any]:
-        """Return the arrays of the next batch if zeros or the end of a series keep it from being a view."""
+        """Return the arrays of the next batch if padding or the end of a series keeps it from being a view."""
         if self._transfer is not None and self._limit is None:
             return self._gather(self._transfer, steps)
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
@@ -335,7 +335,7 @@ class WindowViews:
     def _gather(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
         """Gather the arrays of the next batch on the device."""
         assert self._resident is not None
-        collator = self._source.collator(self._resident)
+        collator = self._source.collator(self._resident, self._options)
         places = self._windows.rows(steps.indices())
         rows, missing = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
         return self._cut_patches(collator.fields(rows, missing)) + self.marks(steps)

@@ -145,6 +145,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             label_counts=engine_counts(source.label_counts),
             slots=self._fields.slots,
             pad_numbers=fields.pad_numbers,
+            pad_edges=self._fields.edges,
         )
 
     def _prepare(self) -> None:

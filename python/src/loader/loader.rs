@@ -33,7 +33,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
-        slots=Vec::new(), pad_numbers=Vec::new()
+        slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -55,6 +55,7 @@ impl Loader {
         fields: Option<Vec<FieldOptions>>,
         slots: Vec<FieldSlot>,
         pad_numbers: Vec<(Option<String>, f64)>,
+        pad_edges: Vec<String>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .options(options.engine()?)
@@ -69,6 +70,9 @@ impl Loader {
         builder = with_fields(builder, fields.unwrap_or_default())?;
         for (field, element) in pad_values {
             builder = builder.pad_value(field, &element);
+        }
+        for field in pad_edges {
+            builder = builder.pad_edge(field);
         }
         if let Some(field) = labels {
             builder = builder.labels(field);

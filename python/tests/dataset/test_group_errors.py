@@ -139,7 +139,7 @@ def test_arrays_with_and_without_names():
         ("padded", {"resident": 9}, bl.ArgumentError, ("resident",)),
         ("padded", {"device": "cuda"}, bl.DeviceError, ("cuda",)),
         ("padded", {"fields": {"y": bl.Field(pad=0)}}, bl.ArgumentError, ("'y'", "'x'")),
-        ("padded", {"pad_value": "a"}, bl.ArgumentError, ("'a'", "field x")),
+        ("padded", {"pad_value": "a"}, bl.ArgumentError, ("pad_value", "'a'", "edge")),
         ("padded", {"pad_side": "top"}, bl.ArgumentError, ("top", "left")),
         ("padded", {"output": "tensorflow"}, bl.ArgumentError, ("tensorflow",)),
         ("padded", {"shuffle": "runs"}, bl.ArgumentError, ("runs",)),

@@ -18,6 +18,15 @@ causes! {
         PadNumber { field: String, value: String, dtype: DType } is Argument of "pad_value",
         #[error("the padding of field {field} has {found} bytes; expected {expected}, the bytes of one element")]
         PadValue { field: String, found: usize, expected: usize } is Argument of "pad_value",
+        #[error(
+            "field {field}: padding is \"edge\", the nearest step of a series, and the field is not cut from series; \
+             expected a number"
+        )]
+        PadEdge { field: String } is Argument of "pad_value",
+        #[error(
+            "field {field}: padding is \"edge\", and its slot is padded with a number; expected a number, or no slot"
+        )]
+        PadEdgeOfSlot { field: String } is Argument of "pad_value",
 
         #[error(
             "field {field}: its samples are concatenated, and slots are for samples of their own; leave its slot out"

@@ -50,6 +50,11 @@ pub(crate) trait Form: Debug + Send + Sync {
         None
     }
 
+    /// Returns true if the form repeats the nearest step of a series where a window leaves it.
+    fn repeats_edge(&self) -> bool {
+        false
+    }
+
     /// The most elements of a batch that the form can number.
     fn most_elements(&self) -> usize {
         usize::MAX

@@ -59,4 +59,6 @@ pub(crate) use taken::Taken;
 pub(crate) use tokens::{Passage, PassageOf, Passages, Pieces, TokenField, Tokens};
 pub(crate) use whole::WholeField;
 pub use window::Steps;
-pub(crate) use window::{Lookup, Places, Span, Window, WindowMask, WindowNumber, WindowPlace, WindowRow};
+pub(crate) use window::{
+    Fill, Lookup, Places, Span, Window, WindowMask, WindowNumber, WindowPlace, WindowRow,
+};

@@ -48,6 +48,10 @@ impl Form for FieldOfSources {
         self.first().padding().map(|_| self as &dyn Padding)
     }
 
+    fn repeats_edge(&self) -> bool {
+        self.first().repeats_edge()
+    }
+
     fn most_elements(&self) -> usize {
         self.forms.iter().map(|form| form.most_elements()).min().unwrap_or(usize::MAX)
     }

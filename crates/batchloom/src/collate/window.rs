@@ -1,11 +1,12 @@
-//! `window`: gathers windows of a series. Steps that a series does not have, before its beginning or after its end, are
-//! zeros.
+//! `window`: gathers windows of a series. Steps that a series does not have, before its beginning or after its end, hold
+//! a value, or repeat the nearest step of the series.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::index::write;
+use super::pad::repeat;
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
 use super::{Form, Members, Padding, RowSlots, Stack, Taken};
@@ -26,9 +27,9 @@ pub(crate) trait Places: Debug + Send + Sync {
 pub(crate) struct WindowPlace {
     /// The first of its rows that exists.
     pub(crate) row: usize,
-    /// The number of rows before that one, which are zeros.
+    /// The number of rows before that one, which the series does not have.
     pub(crate) missing: usize,
-    /// The row at which its series ends; from there on, rows are zeros.
+    /// The row at which its series ends. It is after the first row, as no series without a row makes a window.
     pub(crate) end: usize,
 }
 
@@ -126,11 +127,23 @@ pub(crate) struct Span {
     pub(crate) steps: Steps,
 }
 
+/// The contents of the steps of a window that its series does not have.
+#[derive(Debug, Clone)]
+pub(crate) enum Fill {
+    /// Zeros.
+    Zeros,
+    /// One element, over and over.
+    Value(Vec<u8>),
+    /// The nearest step that the window may take of its series.
+    Edge,
+}
+
 /// Some steps of each window: `[samples, steps, ..row]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Window<P> {
     pub(crate) windows: Arc<P>,
     pub(crate) span: Span,
+    pub(crate) fill: Fill,
 }
 
 impl<P: Places> Form for Window<P> {
@@ -139,7 +152,12 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn padding(&self) -> Option<&dyn Padding> {
-        Some(self)
+        // A repeated step is data: it is converted like the step that it repeats.
+        (!self.repeats_edge()).then_some(self)
+    }
+
+    fn repeats_edge(&self) -> bool {
+        matches!(self.fill, Fill::Edge)
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
@@ -180,19 +198,51 @@ impl<P: Places> Padding for Window<P> {
         let place = self.windows.place(members.rows(member..member + 1)[0]);
         steps.visit_existing(place, |places, _| each(places.start * row..places.end * row));
     }
+
+    fn value(&self) -> Option<&[u8]> {
+        match &self.fill {
+            Fill::Value(value) => Some(value),
+            Fill::Zeros | Fill::Edge => None,
+        }
+    }
 }
 
 impl<P: Places> Window<P> {
     fn copy(&self, window: u64, slot: &mut [u8]) {
         let Span { values, rows, steps } = &self.span;
         let (bytes, mut filled) = (rows.bytes(), 0);
-        steps.visit_existing(self.windows.place(window), |places, first| {
+        let place = self.windows.place(window);
+        steps.visit_existing(place, |places, first| {
             let (before, data) = slot[filled..places.end * bytes].split_at_mut(places.start * bytes - filled);
-            before.fill(0);
+            match &self.fill {
+                Fill::Zeros => before.fill(0),
+                fill => self.pad(fill, place, filled / bytes, before),
+            }
             copy_rows(values.bytes(), rows, first, places.len(), data);
             filled = places.end * bytes;
         });
-        slot[filled..].fill(0);
+        match &self.fill {
+            Fill::Zeros => slot[filled..].fill(0),
+            fill => self.pad(fill, place, filled / bytes, &mut slot[filled..]),
+        }
+    }
+
+    /// Fills the steps of a window, from the step at `first` on, that its series does not have. It is no part of the loop
+    /// over windows with zeros, which is faster so.
+    #[inline(never)]
+    fn pad(&self, fill: &Fill, window: WindowPlace, first: usize, target: &mut [u8]) {
+        let Span { values, rows, steps } = &self.span;
+        match fill {
+            Fill::Zeros => target.fill(0),
+            Fill::Value(value) => repeat(value, target),
+            Fill::Edge => {
+                for (place, target) in (first..).zip(target.chunks_exact_mut(rows.bytes())) {
+                    let is_before = steps.step(place) < window.missing;
+                    let nearest = if is_before { window.row } else { window.end - 1 };
+                    copy_rows(values.bytes(), rows, nearest, 1, target);
+                }
+            }
+        }
     }
 
     fn prefetch(&self, window: u64) {
@@ -203,7 +253,7 @@ impl<P: Places> Window<P> {
     }
 }
 
-/// Tells steps of a window that exist from zeros: `[samples, steps]`.
+/// Tells steps of a window that exist from padding: `[samples, steps]`.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowMask<P> {
     pub(crate) windows: Arc<P>,

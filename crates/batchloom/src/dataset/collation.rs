@@ -11,8 +11,8 @@ use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::Sizes;
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Members, PadSide, Passages, Places,
-    SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, Members, PadSide, Passages,
+    Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
@@ -24,6 +24,8 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_side: PadSide,
     /// The values that pad some fields, by name.
     pub(crate) pad_values: Vec<(String, Scalar)>,
+    /// The fields that repeat the nearest step of a series where a window leaves it.
+    pub(crate) pad_edges: Vec<String>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The numbers that pad fields of types that are not known yet, by name, or all of them.
@@ -117,6 +119,18 @@ impl CollateOptions {
             }
         }
         Ok(options)
+    }
+
+    /// The contents of the steps of a window that its series does not have, for a field that is stored as `dtype`.
+    ///
+    /// # Errors
+    /// As [`stored_pad_value`](Self::stored_pad_value).
+    pub(super) fn window_fill(&self, name: &str, dtype: DType) -> Result<Fill> {
+        if self.pad_edges.iter().any(|field| field == name) {
+            return Ok(Fill::Edge);
+        }
+        let value = self.stored_pad_value(name, dtype)?;
+        Ok(if value.iter().all(|&byte| byte == 0) { Fill::Zeros } else { Fill::Value(value) })
     }
 
     fn pad_value(&self, name: &str) -> Option<&Scalar> {
@@ -285,7 +299,17 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn require_padded(&self, options: &CollateOptions) -> Result<()> {
-        options.pad_values.iter().try_for_each(|(name, _)| self.place(name).map(drop))
+        options.pad_values.iter().try_for_each(|(name, _)| self.place(name).map(drop))?;
+        options.pad_edges.iter().try_for_each(|name| {
+            let field = || name.clone();
+            if options.slots.iter().any(|(slotted, _)| slotted == name) {
+                return Err(CollateCause::PadEdgeOfSlot { field: field() }.into());
+            }
+            match self.forms[self.place(name)?].repeats_edge() {
+                true => Ok(()),
+                false => Err(CollateCause::PadEdge { field: field() }.into()),
+            }
+        })
     }
 
     /// The same fields, some of them in other types.

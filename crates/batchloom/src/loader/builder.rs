@@ -171,6 +171,26 @@ impl LoaderBuilder {
         self
     }
 
+    /// Repeats the nearest step of a series where a window leaves it, in `field`, which is cut from series; the step is
+    /// converted and scaled as all steps are. A part of a split is a series of its own. Default: zeros.
+    ///
+    /// ```
+    /// use batchloom::dataset::WindowShape;
+    /// use batchloom::{Loader, Tensor, WindowDataset};
+    ///
+    /// let series = Tensor::from_vec(vec![5_i64, 6], &[2])?;
+    /// let shape = WindowShape::new(3).lead(2);
+    /// let dataset = WindowDataset::new(&[0, 2], shape)?.input("x", series)?;
+    /// let loader = Loader::builder(dataset).batch_size(2).pad_edge("x").build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.view::<i64>("x")?, [5, 5, 5, 5, 5, 6]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn pad_edge(mut self, field: impl Into<String>) -> Self {
+        self.collate.pad_edges.push(field.into());
+        self
+    }
+
     /// Sets the number that pads `field`, or all fields, of samples that are made on demand, whose types are not known
     /// yet. Default: zero.
     #[doc(hidden)]

@@ -64,7 +64,10 @@ class WindowDataset(Dataset[Form]):
       the horizon, which begins ``gap`` steps after ``x`` ends,
     - ``x_mark`` and ``y_mark``, the marks of the same steps, if ``marks`` is given,
     - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at
-      zeros that the series does not have.
+      steps that the series does not have.
+
+    Such steps are zeros. ``pad_value=`` of a loader, or ``bl.Field(pad=...)``, puts other numbers there, or
+    ``"edge"``, the nearest step of the series; a part of a split is a series of its own. ``dataset[k]`` keeps zeros.
 
     With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict with these by name.
 
@@ -488,6 +491,11 @@ class WindowSamples(StoredSamples):
     def classes(self, option: str, field: str | int) -> Any:
         classes = self.array_windows.classes(option, str(field))
         return super().classes(option, field) if classes is None else classes
+
+    @override
+    def padded_fields(self) -> Mapping[str, str]:
+        # Whether a window leaves its series depends on the data, and on the part of a split.
+        return {name: span.field.dtype for name, span in self.array_windows.spans.items()}
 
     @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:

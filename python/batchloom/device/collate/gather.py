@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 import torch
+from batchloom.collate.schema import CollateOptions
 
 # Types that few operations of torch support are gathered as integers of the same size.
 INTEGERS = {
@@ -85,6 +86,16 @@ def gather_padded(
     absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
     integer_view(taken).masked_fill_(absent, padding)
     return taken
+
+
+def padding(options: CollateOptions, name: str, dtype: str) -> float:
+    """Return the value that pads a field, in the type of :func:`integer_view`."""
+    value = options.pad_values.get(name)
+    if value is None:
+        return 0
+    element = torch.frombuffer(bytearray(value), dtype=torch.uint8).view(getattr(torch, dtype))
+    number: float = integer_view(element).item()
+    return number
 
 
 def to_int64(tokens: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.collate.schema import BOUNDARIES, IGNORED, MARKS, CollateOptions
-from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, integer_view, split, to_int64
+from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 
 Frame = tuple[int | None, ...]
@@ -90,16 +90,6 @@ class Grid:
             self.exists &= (place >= 0) if left else (place < taken)
             self.steps, scale = self.steps + place * scale, scale * taken
             self.places = place
-
-
-def padding(options: CollateOptions, name: str, dtype: str) -> float:
-    """Return the value that pads a field, in the type of :func:`integer_view`."""
-    value = options.pad_values.get(name)
-    if value is None:
-        return 0
-    element = torch.frombuffer(bytearray(value), dtype=torch.uint8).view(getattr(torch, dtype))
-    number: float = integer_view(element).item()
-    return number
 
 
 class Elements:

@@ -21,10 +21,13 @@ class StepRange:
     Attributes:
         fetch: Fetches the array ``[time, ...]``.
         steps: The steps, counted from the beginning of the window.
+        padding: The value of steps that the series does not have, in the type of :func:`integer_view` for batches;
+            ``None`` if they repeat the nearest step.
     """
 
     fetch: Callable[[], ResidentRows]
     steps: WindowSteps
+    padding: float | None = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Windows:
     Args:
         step_ranges: The steps of each field.
         masks: The steps of the window that each mask is about.
-        ends: The zeros that windows may hold: ``"none"``, ``"front"``, or ``"both"`` before and after their series.
+        ends: The padding that windows may hold: ``"none"``, ``"front"``, or ``"both"`` before and after their series.
         looked_up: The fields that are looked up for each window.
         places: The places of series.
         lists: If ``True``, batches hold the number of each window, and no weight beside it.
@@ -82,7 +85,7 @@ class Windows:
         self._looked_up, self._places, self._lists = looked_up, places, lists
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return the index table of a block: the first row of each window, and its steps of zeros."""
+        """Return the index table of a block: the first row of each window, and its steps before the series."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
@@ -93,7 +96,7 @@ class Windows:
         return fields + (marks[:1] if self._lists else marks)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
-        """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
+        """Return all fields of windows that begin with ``rows``, after ``missing`` steps before their series."""
         window = _Window(rows, missing, self._places, self._ends)
         arrays = [_take_steps(window, step_range) for step_range in self._step_ranges]
         arrays += [window.exist(steps) for steps in self._masks]
@@ -101,7 +104,7 @@ class Windows:
 
 
 class _Window:
-    """Windows of a block: the first row of each that exists, and the steps of zeros before it."""
+    """Windows of a block: the first row of each that exists, and the steps before it that the series does not have."""
 
     def __init__(self, rows: torch.Tensor, missing: torch.Tensor, places: SeriesPlaces, ends: str) -> None:
         self.rows, self.missing, self.begin = rows, missing, rows - missing
@@ -123,6 +126,14 @@ class _Window:
             _, place = self._series()
             mask &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
         return mask
+
+    def nearest(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return rows ``[windows, steps]``, with the nearest row of its series in place of each outside of it."""
+        rows = torch.maximum(rows, self.rows.view(-1, 1))
+        if self.ends != "both":
+            return rows
+        _, place = self._series()
+        return torch.minimum(rows, place[:, 1:2] - 1)
 
     def look_up(self, each: LookedUpRows) -> torch.Tensor:
         """Return a field that is looked up for each window."""
@@ -148,7 +159,7 @@ class _Window:
 
 
 def _take_steps(window: _Window, step_range: StepRange) -> torch.Tensor:
-    """Return the steps of a field, zeros where a series has none."""
+    """Return the steps of a field, padded where a series has none."""
     source, steps = step_range.fetch(), step_range.steps
     samples = len(window.rows)
     if not steps.count:
@@ -156,6 +167,12 @@ def _take_steps(window: _Window, step_range: StepRange) -> torch.Tensor:
     if window.ends == "none" and steps.are_neighbours:
         template = windows(integer_view(source.values), steps.count)
         return source.convert_taken(template.index_select(0, source.places(window.rows + steps.start)))
-    rows = (window.begin.view(-1, 1) + window.steps(steps)).flatten()
-    exists = None if window.ends == "none" else window.exist(steps).flatten()
-    return gather_padded(source, rows, exists).view(samples, steps.count, *source.inner)
+    rows = window.begin.view(-1, 1) + window.steps(steps)
+    exists = None
+    if window.ends != "none":
+        if step_range.padding is None:
+            rows = window.nearest(rows)
+        else:
+            exists = window.exist(steps).flatten()
+    values = gather_padded(source, rows.flatten(), exists, step_range.padding or 0)
+    return values.view(samples, steps.count, *source.inner)

@@ -314,7 +314,7 @@ def test_windows_outside_the_dataset(sample):
         ({"batch_size": 0}, bl.ArgumentError, ("batch_size", "0")),
         ({"batch_size": 97, "drop_last": True}, bl.ArgumentError, ("drop_last", "96 samples", "97")),
         ({"rank": 2, "world_size": 2}, bl.ArgumentError, ("rank", "2")),
-        ({"pad_value": 1}, bl.ArgumentError, ("pad_value", "1")),
+        ({"pad_value": "reflect"}, bl.ArgumentError, ("pad_value", "'reflect'", "edge")),
         ({"labels": "x"}, bl.ArgumentError, ("labels", "'x'")),
         ({"shuffle": "run"}, bl.ArgumentError, ("shuffle", "'run'")),
     ],

@@ -158,7 +158,7 @@ impl WindowDataset {
     }
 
     /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which
-    /// is true for such steps of targets. Other steps are zeros.
+    /// is true for such steps of targets. Other steps are zeros, or what a loader pads with.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
@@ -444,11 +444,12 @@ impl Kind for WindowDataset {
         spans.chain(beside).collect()
     }
 
-    fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+    fn collation(&self, _: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let windows = || Arc::clone(&self.windows);
         let mut fields: Vec<(String, Arc<dyn Form>)> = Vec::new();
         for (name, span) in &self.spans {
-            fields.push((name.clone(), Arc::new(Window { windows: windows(), span: span.clone() })));
+            let fill = options.window_fill(name, span.values.dtype())?;
+            fields.push((name.clone(), Arc::new(Window { windows: windows(), span: span.clone(), fill })));
         }
         for (name, steps) in &self.masks {
             fields.push((name.clone(), Arc::new(WindowMask { windows: windows(), steps: steps.clone() })));
