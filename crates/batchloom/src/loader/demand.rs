@@ -182,7 +182,7 @@ pub(super) struct Direct {
 /// A member that could not be read and is left out: its place, its number, and the reason.
 pub(super) type SkippedMember = (usize, (u64, Cause));
 
-/// What a filled part of a block adds to the block beside its bytes.
+/// The additions of a filled part to its block, beside its bytes.
 #[derive(Default)]
 pub(super) struct Extras {
     /// The members that are left out.
@@ -192,7 +192,7 @@ pub(super) struct Extras {
 }
 
 impl Extras {
-    /// Adds what another part of the block adds.
+    /// Adds the additions of another part of the block.
     pub(super) fn extend(&mut self, part: Self) {
         self.skipped.extend(part.skipped);
         self.objects.extend(part.objects);

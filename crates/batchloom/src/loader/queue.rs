@@ -41,7 +41,7 @@ enum QueuedBlock {
         whole: SplitBuffer,
         /// The number of pieces that are not filled yet.
         left: usize,
-        /// What filled pieces add beside their bytes.
+        /// The additions of filled pieces beside their bytes.
         extras: Extras,
         /// The first member that failed, and its error.
         failure: Option<(usize, Error)>,
