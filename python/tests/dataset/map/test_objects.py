@@ -161,7 +161,7 @@ def loader_by(way, dataset, *arguments, **options):
     return bl.DataLoader(dataset, *arguments, **options, **({"output": "jax"} if way == "jax" else {}))
 
 
-@pytest.mark.law(3)
+@pytest.mark.law("L3")
 @pytest.mark.parametrize("dataset", [rows(), ON_DEMAND["threads"]()], ids=["stored", "on demand"])
 @given(step=st.integers(0, 3), world=st.integers(1, 3))
 def test_objects_after_a_resume_and_on_several_ranks(dataset, step, world):
