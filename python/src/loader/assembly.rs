@@ -62,7 +62,7 @@ impl Assembly {
     }
 }
 
-/// Views of fields that are known with each block: those of the last block, which mostly serve the next one.
+/// Views of the fields of the last block. Mostly they fit the next block too.
 #[derive(Debug)]
 pub(super) struct LateViews {
     /// A function that makes views, given the names and types of fields, and their nesting.

@@ -205,7 +205,7 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
     mix.map_or(Ok(()), Mix::check_length)
 }
 
-/// Checks that batches and epochs have as many samples of each class as [`PlanOptions::per_class`] says.
+/// Checks that batches and epochs have room for the samples of each class that [`PlanOptions::per_class`] wants.
 fn check_classes(options: &PlanOptions) -> Result<()> {
     let Some(per_class) = options.per_class else { return Ok(()) };
     if per_class == 0 {
