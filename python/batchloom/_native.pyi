@@ -49,6 +49,7 @@ __all__ = [
     "run_command",
     "sample_key",
     "settle",
+    "slot_key",
     "text_ids",
     "write_slots",
 ]
@@ -79,12 +80,14 @@ def settle() -> None: ...
 def write_slots(
     writer: str,
     concatenates: bool,
+    epoch: tuple[int, int],
     places: list[tuple[int, int | None, tuple[int, int] | None]],
     arrays: list[Tensor | None],
     memory: Any,
     functions: dict[str, Any],
 ) -> None: ...
 def sample_key(seed: int, epoch: int, sample: int) -> tuple[int, int]: ...
+def slot_key(seed: int, epoch: int, sample: int) -> tuple[int, int]: ...
 def text_ids(values: bytes, offsets: Tensor) -> tuple[Tensor, Tensor]: ...
 
 @final

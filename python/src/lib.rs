@@ -75,6 +75,8 @@ mod _native {
     #[pymodule_export]
     use crate::run::{Iteration, Run};
     #[pymodule_export]
+    use crate::slot_function::key_of_slot;
+    #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,7 +1,8 @@
 //! Slots that functions of Python fill.
 
 use batchloom::Tensor as EngineTensor;
-use batchloom::loader::{FillSlot, FunctionSlot, LoaderBuilder, Slot, SlotError, SlotMut};
+use batchloom::loader::{FillSlot, FunctionSlot, LoaderBuilder, Slot, SlotError, SlotMut, SlotPlace};
+use batchloom::order::RunEpoch;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyByteArrayMethods};
 
@@ -16,12 +17,14 @@ pub(crate) type FieldSlot = (String, String, Option<Py<PyAny>>);
 struct SlotFunction(Py<PyAny>);
 
 impl FillSlot for SlotFunction {
-    fn fill(&self, sample: &EngineTensor, number: u64, slot: SlotMut<'_>) -> Result<(), SlotError> {
+    fn fill(&self, sample: &EngineTensor, place: &SlotPlace, slot: SlotMut<'_>) -> Result<(), SlotError> {
         let SlotMut { dtype, shape, bytes } = slot;
         let fill = |py: Python<'_>| -> PyResult<()> {
             // Memory of Python's own: the function may keep it.
             let filled = PyByteArray::new(py, bytes);
-            let arguments = (Tensor(sample.clone()), number, shape.to_vec(), dtype.name(), &filled);
+            let (number, epoch) = (place.number, place.epoch);
+            let drawn = (epoch.seed, epoch.epoch, number);
+            let arguments = (Tensor(sample.clone()), drawn, shape.to_vec(), dtype.name(), &filled);
             self.0.bind(py).call1(arguments)?;
             bytes.copy_from_slice(&filled.to_vec());
             Ok(())
@@ -30,6 +33,13 @@ impl FillSlot for SlotFunction {
         let filled = visit.and_then(|_visit| Python::try_attach(fill));
         filled.ok_or("the interpreter is ending")?.map_err(Into::into)
     }
+}
+
+/// The numbers that a generator for the slots of one sample starts from.
+#[pyfunction]
+#[pyo3(name = "slot_key")]
+pub(crate) fn key_of_slot(seed: u64, epoch: u64, sample: u64) -> [u64; 2] {
+    SlotPlace { number: sample, epoch: RunEpoch { seed, epoch }, sample: None, part: None }.key_numbers()
 }
 
 /// The options of a loader with slots for some fields.

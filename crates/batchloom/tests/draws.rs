@@ -10,6 +10,7 @@ use batchloom::{Kind, Plan};
 use proptest::prelude::*;
 
 use crate::errors::{is, refused};
+use crate::resume::deliver_through;
 
 /// The samples of an epoch of a plan of batches of one, in the order of dealing.
 fn drawn(plan: &Plan) -> Vec<u64> {
@@ -485,21 +486,7 @@ proptest! {
         let stats = plan.stats();
         prop_assert_eq!((stats.samples, stats.dropped, stats.repeated), (plan.draws(), 0, 0));
         // Any chain of worlds delivers each draw once.
-        let (mut state, mut delivered) = (plan.state(0), Vec::new());
-        for (world_size, steps) in worlds.into_iter().chain([(2, u64::MAX)]) {
-            let plan = builder().world_size(world_size).build().unwrap().resume(&state).unwrap();
-            if plan.epoch() != 1 {
-                break;
-            }
-            let steps = steps.min(plan.steps());
-            for step in 0..steps {
-                for rank in (0..world_size).filter(|&rank| step < plan.steps_of(rank)) {
-                    delivered.extend(plan.indices(step, rank).unwrap());
-                }
-            }
-            state = plan.state(steps);
-        }
-        prop_assert_eq!(counted(&delivered), expected);
+        prop_assert_eq!(counted(&deliver_through(builder, worlds).concat()), expected);
     }
 }
 

@@ -39,6 +39,7 @@ mod placement;
 mod plan;
 mod pools;
 mod prose;
+mod random_slots;
 mod replay;
 #[cfg(feature = "report")]
 mod report;

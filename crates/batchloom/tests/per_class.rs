@@ -10,6 +10,7 @@ use batchloom::{Kind, Plan};
 use proptest::prelude::*;
 
 use crate::errors::refused;
+use crate::resume::deliver_through;
 
 /// Samples of classes, and how many of them share a batch.
 #[derive(Debug, Clone)]
@@ -147,22 +148,10 @@ proptest! {
     ) {
         let sizes = has_sizes.then(|| Sizes::new((1..=given.classes.len() as u32).collect::<Vec<_>>()));
         let builder = || given.builder().sizes(sizes.clone()).uneven(Uneven::Short).epoch(1);
-        let (plan, mut delivered) = (builder().build().unwrap(), Vec::new());
-        let (expected, mut state) = (batches(&plan), plan.state(0));
+        let plan = builder().build().unwrap();
+        let expected = batches(&plan);
         prop_assert_eq!(&expected, &batches(&given.builder().epoch(1).build().unwrap()));
-        for (world_size, steps) in worlds.into_iter().chain([(2, u64::MAX)]) {
-            let plan = builder().world_size(world_size).build().unwrap().resume(&state).unwrap();
-            if plan.epoch() != 1 {
-                break;
-            }
-            let steps = steps.min(plan.steps());
-            for step in 0..steps {
-                let ranks = (0..world_size).filter(|&rank| step < plan.steps_of(rank));
-                delivered.extend(ranks.map(|rank| plan.indices(step, rank).unwrap()));
-            }
-            state = plan.state(steps);
-        }
-        prop_assert_eq!(delivered, expected);
+        prop_assert_eq!(deliver_through(builder, worlds), expected);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Resume (L4) and elastic world (L5): continuing from a saved state equals never having stopped.
 
-use batchloom::plan::State;
+use batchloom::plan::{PlanBuilder, State};
 use batchloom::ranks::Uneven;
 use batchloom::{Kind, Plan};
 use proptest::prelude::*;
@@ -11,6 +11,27 @@ use crate::plan::{Options, options, seen};
 /// A state after a trip through text, as a checkpoint makes it.
 fn saved(state: &State) -> State {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
+}
+
+/// The batches of epoch 1 that a chain of worlds delivers, each for some steps, and a last world to the end.
+pub(crate) fn deliver_through(
+    builder: impl Fn() -> PlanBuilder,
+    worlds: impl IntoIterator<Item = (u32, u64)>,
+) -> Vec<Vec<u64>> {
+    let (mut state, mut delivered) = (builder().build().unwrap().state(0), Vec::new());
+    for (world_size, steps) in worlds.into_iter().chain([(2, u64::MAX)]) {
+        let plan = builder().world_size(world_size).build().unwrap().resume(&state).unwrap();
+        if plan.epoch() != 1 {
+            break;
+        }
+        let steps = steps.min(plan.steps());
+        for step in 0..steps {
+            let ranks = (0..world_size).filter(|&rank| step < plan.steps_of(rank));
+            delivered.extend(ranks.map(|rank| plan.indices(step, rank).unwrap()));
+        }
+        state = plan.state(steps);
+    }
+    delivered
 }
 
 fn following(plan: &Plan) -> Plan {

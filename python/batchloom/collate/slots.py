@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy
 from batchloom.arguments import PAD_SIDE, PadSide, choice, integer
 from batchloom.arrays.dtypes import dtype_name
+from batchloom.collate.generators import make_slot_generator, takes_rng
 from batchloom.errors import ArgumentError, SampleError
 
-Keep = Literal["start", "center", "end"]
-KEEP = ("start", "center", "end")
+Keep = Literal["start", "center", "end", "random"]
+KEEP = ("start", "center", "end", "random")
 Filter = Literal["nearest", "bilinear", "bicubic"]
 FILTER = ("nearest", "bilinear", "bicubic")
 Channels = Literal["first", "last"]
@@ -81,8 +82,10 @@ class Crop(SlotWay):
 
     Args:
         shape: The extents of the first dimensions; further ones stay as they are, and samples may not differ in them.
-        keep: The part that is kept of a sample that is larger: ``"start"``, ``"center"`` or ``"end"``. A smaller one
-            lies at the same place of its slot.
+        keep: The part that is kept of a sample that is larger: ``"start"``, ``"center"``, ``"end"``, or ``"random"``
+            for a part that the seed, the epoch and the sample decide: another one in each epoch, and the same part of
+            all fields of a sample that have its extents, as of an image and its mask. A smaller sample lies at the same
+            place of its slot, with ``"random"`` at the start.
 
     Raises:
         ArgumentError: There are no extents, one is not at least 1, or there is no such part.
@@ -179,27 +182,32 @@ class Slot(SlotWay):
     Threads of the loader call it, several at a time; for samples that processes make, the processes do. The slot is
     memory of its own, which is copied into the batch.
 
+    If the function has a parameter ``rng``, as ``function(sample, slot, rng)``, it gets a ``numpy.random.Generator``
+    whose numbers follow from the seed, the epoch and the sample. All fields of a sample draw the same numbers, so that
+    an image and its mask are cut alike.
+
     Args:
         shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.
-        function: Fills a slot: ``function(sample, slot)``. A bare function as ``slot`` of a field stands for
-            ``Slot(None, function)``.
+        function: Fills a slot: ``function(sample, slot)`` or ``function(sample, slot, rng)``. A bare function as
+            ``slot`` of a field stands for ``Slot(None, function)``.
         dtype: The type of the elements of a slot; ``None`` for the type of samples.
 
     Raises:
-        ArgumentError: An extent is no integer of at least 0, the function cannot be called, or there is no such type.
+        ArgumentError: An extent is no integer of at least 0, the function cannot be called, has a parameter ``rng``
+            beside other ones than a sample and a slot, or there is no such type.
     """
 
     def __init__(
         self,
         shape: Sequence[int] | int | None,
-        function: Callable[[Any, Any], None],
+        function: Callable[..., None],
         dtype: Any = None,
     ) -> None:
         extents = shape if shape is None or isinstance(shape, Iterable) else [shape]
         self.shape = None if extents is None else tuple(integer("shape", extent, most=2**62) for extent in extents)
         if not callable(function):
             raise ArgumentError(f"function is a {type(function).__name__}; expected a function of a sample and a slot")
-        self.function = function
+        self.function, self._takes_rng = function, takes_rng("function", function, "sample, slot")
         self.dtype = None if dtype is None else _numpy_name(dtype)
 
     def __repr__(self) -> str:
@@ -210,7 +218,7 @@ class Slot(SlotWay):
         return _as_json({"Function": {"name": field, "shape": self.shape, "dtype": self.dtype}})
 
     def _function(self, field: str) -> SlotFunction:
-        return SlotFunction(field, self.function)
+        return SlotFunction(field, self.function, draws=self._takes_rng)
 
 
 def _as_json(value: Any) -> str:
@@ -235,21 +243,33 @@ class SlotFunction:
     Args:
         field: The name of the field.
         function: The function of the user.
+        draws: ``True`` if the function has a parameter ``rng``.
     """
 
-    def __init__(self, field: str, function: Callable[[Any, Any], None]) -> None:
-        self.field, self.function = field, function
+    def __init__(self, field: str, function: Callable[..., None], *, draws: bool) -> None:
+        self.field, self.function, self.draws = field, function, draws
 
-    def __call__(self, sample: Any, number: int, shape: list[int], dtype: str, memory: bytearray) -> None:
+    def __call__(
+        self, sample: Any, drawn: tuple[int, int, int], shape: list[int], dtype: str, memory: bytearray
+    ) -> None:
         """Fill the slot of a sample, which lies in ``memory``.
+
+        Args:
+            sample: The sample.
+            drawn: The seed, the epoch and the number of the sample, from which random numbers follow.
+            shape: The shape of the slot.
+            dtype: The type of its elements.
+            memory: The bytes of the slot.
 
         Raises:
             SampleError: The function fails, or returns something.
         """
+        number = drawn[2]
+        rng = {"rng": make_slot_generator(*drawn)} if self.draws else {}
         given = numpy.from_dlpack(sample)
         given.setflags(write=False)  # it is the array of the item, which may be mapped, or read again
         try:
-            returned = self.function(given, numpy.ndarray(shape, dtype, memory))
+            returned = self.function(given, numpy.ndarray(shape, dtype, memory), **rng)
         except Exception as error:
             raise self._make_error(number, f"{type(error).__name__}: {error}") from error
         if returned is not None:

@@ -5,17 +5,14 @@ Promise: datasets that are put together find the objects of each, as a ticket na
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import numpy
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array
 from batchloom.arrays.frameworks import owner_name
+from batchloom.arrays.objects import ANY, TEXTS, is_object
 from batchloom.collate.objects import STORED_OBJECT, make_stored_tickets
-
-# The kinds of NumPy's types that hold texts, and the kind that holds any object.
-TEXTS, ANY = "UST", "O"
 
 
 class ObjectField(BorrowedArray):
@@ -81,8 +78,7 @@ def _read_array(array: numpy.ndarray[Any, Any]) -> list[Any] | None:
 
 
 def _is_object(value: Any) -> bool:
-    """Return whether a value is an object, given the first of a list."""
+    """Return whether an element of a column is an object: of lists, those that hold texts are."""
     if isinstance(value, list | tuple):
         return any(isinstance(part, str | bytes) for part in value)
-    is_array = any(hasattr(value, name) for name in ("shape", "__dlpack__", "__array_interface__", "__array__"))
-    return not (value is None or isinstance(value, Number) or is_array)
+    return is_object(value)

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use batchloom::DType;
 use batchloom::dataset::SampleLayout;
 use batchloom::loader::{Region, Slot, SlotPlace, SlotTarget, SlotWriter};
+use batchloom::order::RunEpoch;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
@@ -164,7 +165,7 @@ impl Slots {
         for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
             let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
             let Some(slot) = memory.slot(field, place, bytes) else { return false };
-            let whole = SlotPlace { number: 0, sample: Some(0), part: None };
+            let whole = SlotPlace { number: 0, epoch: RunEpoch::default(), sample: Some(0), part: None };
             if writer.write(&array.0, &whole, &writer.shape, slot).is_err() {
                 return false;
             }
@@ -220,12 +221,13 @@ fn put(
 type PlaceNumbers = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
-/// there is none. `writer` is the text of a slot writer; `functions` are those of slots, by name.
+/// there is none, in an epoch of the run with a seed. `writer` is the text of a slot writer; `functions` are those of slots, by name.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
 pub(crate) fn write_slots(
     writer: &str,
     concatenates: bool,
+    epoch: (u64, u64),
     places: Vec<PlaceNumbers>,
     arrays: Vec<Option<PyRef<'_, Tensor>>>,
     memory: &Bound<'_, PyAny>,
@@ -235,8 +237,9 @@ pub(crate) fn write_slots(
     let writer =
         SlotWriter::from_text(writer).ok_or_else(|| LoaderError::new_err("a slot writer is damaged"))?;
     let writer = SlotWriter { slot: with_function(writer.slot, |name| functions.remove(name)), ..writer };
-    let places: Vec<_> =
-        places.into_iter().map(|(number, sample, part)| SlotPlace { number, sample, part }).collect();
+    let epoch = RunEpoch { seed: epoch.0, epoch: epoch.1 };
+    let place = |(number, sample, part)| SlotPlace { number, epoch, sample, part };
+    let places: Vec<_> = places.into_iter().map(place).collect();
     let target = SlotTarget { writer: &writer, concatenates };
     let array = |sample: usize| arrays.get(sample)?.as_ref().map(|tensor| &tensor.0);
     target.fill(&places, take_over(memory)?.as_mut(), array).map_err(|error| raise(&error))

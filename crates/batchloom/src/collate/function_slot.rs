@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::slot::SlotPlace;
 use crate::error::{Cause, ReadError};
+use crate::order::SampleRng;
 use crate::{DType, Result, Tensor};
 
 /// The error of a function, of any type.
@@ -13,19 +15,32 @@ pub type SlotError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A function that fills the slot of a sample. Closures are such functions.
 pub trait FillSlot: Send + Sync {
-    /// Fills the slot of sample `number`. The elements of the slot are padding until then.
+    /// Fills the slot of a sample. The elements of the slot are padding until then. `place` has the number of the sample
+    /// and a [generator](SlotPlace::generator) of random numbers for it.
     ///
     /// # Errors
     /// Any: the batch is then an error that names the sample.
-    fn fill(&self, sample: &Tensor, number: u64, slot: SlotMut<'_>) -> Result<(), SlotError>;
+    fn fill(&self, sample: &Tensor, place: &SlotPlace, slot: SlotMut<'_>) -> Result<(), SlotError>;
 }
 
 impl<F> FillSlot for F
 where
     F: Fn(&Tensor, SlotMut<'_>) -> Result<(), SlotError> + Send + Sync,
 {
-    fn fill(&self, sample: &Tensor, _: u64, slot: SlotMut<'_>) -> Result<(), SlotError> {
+    fn fill(&self, sample: &Tensor, _: &SlotPlace, slot: SlotMut<'_>) -> Result<(), SlotError> {
         self(sample, slot)
+    }
+}
+
+/// A function that draws random numbers.
+struct Drawing<F>(F);
+
+impl<F> FillSlot for Drawing<F>
+where
+    F: Fn(&Tensor, SlotMut<'_>, &mut SampleRng) -> Result<(), SlotError> + Send + Sync,
+{
+    fn fill(&self, sample: &Tensor, place: &SlotPlace, slot: SlotMut<'_>) -> Result<(), SlotError> {
+        (self.0)(sample, slot, &mut place.generator())
     }
 }
 
@@ -75,6 +90,35 @@ impl FunctionSlot {
         Self { shape: None, dtype: None, name: String::new(), function: Some(Arc::new(function)) }
     }
 
+    /// Slots of a function that draws random numbers. They follow from the seed of the run, the epoch and the sample
+    /// alone: all fields of a sample draw the same ones, so that an image and its mask are cut alike.
+    ///
+    /// ```
+    /// use batchloom::dataset::SampleRng;
+    /// use batchloom::loader::{FunctionSlot, SlotMut};
+    /// use batchloom::{Loader, Tensor, TensorDataset};
+    /// use rand::Rng;
+    ///
+    /// let noise = |_: &Tensor, slot: SlotMut<'_>, rng: &mut SampleRng| {
+    ///     rng.fill_bytes(slot.bytes);
+    ///     Ok(())
+    /// };
+    /// let dataset = TensorDataset::new([("x", Tensor::from_vec(vec![0_u8; 6], &[6])?)])?;
+    /// let slot = FunctionSlot::with_rng(noise).shape([4]);
+    /// let loader = Loader::builder(dataset).collate("x", slot).batch_size(2).build()?;
+    /// let rows = |epoch: &[Tensor]| epoch.iter().flat_map(|x| x.bytes().to_vec()).collect::<Vec<u8>>();
+    /// let epoch = || loader.iter().map(|batch| Ok(batch?.fields()[0].clone())).collect::<batchloom::Result<Vec<_>>>();
+    /// let (first, second) = (epoch()?, epoch()?);
+    /// assert_ne!(rows(&first), rows(&second));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn with_rng<F>(function: F) -> Self
+    where
+        F: Fn(&Tensor, SlotMut<'_>, &mut SampleRng) -> Result<(), SlotError> + Send + Sync + 'static,
+    {
+        Self::new(Drawing(function))
+    }
+
     /// Sets the shape of slots.
     #[must_use]
     pub fn shape(self, shape: impl Into<Vec<usize>>) -> Self {
@@ -104,12 +148,14 @@ impl FunctionSlot {
     ///
     /// # Errors
     /// [`ReadError::SlotFunction`].
-    pub(super) fn fill(&self, sample: &Tensor, number: u64, slot: SlotMut<'_>) -> Result<()> {
+    pub(super) fn fill(&self, sample: &Tensor, place: &SlotPlace, slot: SlotMut<'_>) -> Result<()> {
         let filled = match &self.function {
-            Some(function) => function.fill(sample, number, slot),
+            Some(function) => function.fill(sample, place, slot),
             None => Err(format!("function {} is not known here", self.name).into()),
         };
-        filled.map_err(|error| ReadError::SlotFunction { sample: number, cause: Cause::from(error) }.into())
+        filled.map_err(|error| {
+            ReadError::SlotFunction { sample: place.number, cause: Cause::from(error) }.into()
+        })
     }
 }
 

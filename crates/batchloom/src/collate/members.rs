@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::by_source::BySource;
 use super::taken::Taken;
+use crate::order::RunEpoch;
 use crate::tensor::{Sequences, SparseRows};
 
 /// The samples of a batch, the elements that it takes of each, and the shape that follows.
@@ -11,6 +12,8 @@ use crate::tensor::{Sequences, SparseRows};
 pub(crate) struct Members {
     /// The number of members.
     pub(crate) count: usize,
+    /// The epoch in which the batch is made, for slots that draw random numbers.
+    pub(crate) epoch: RunEpoch,
     /// The number of members, at the end, that only fill up the batch.
     pub(crate) fillers: usize,
     /// True for each member that is banned: its place holds no data. Empty if all count.
@@ -73,7 +76,8 @@ impl Members {
             let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
             let members = Self::new(samples, starts, extents, sequences.first().varying().len(), rounded);
             let (rows, sources) = (self.rows.clone(), self.sources.clone());
-            Self { fillers: self.fillers, banned: self.banned.clone(), rows, sources, ..members }
+            let (epoch, fillers, banned) = (self.epoch, self.fillers, self.banned.clone());
+            Self { epoch, fillers, banned, rows, sources, ..members }
         };
         self.own = fields.iter().map(own).collect();
         self
@@ -96,6 +100,7 @@ impl Members {
         let (start, end) = (ends.first().copied().unwrap_or(0), ends.last().copied().unwrap_or(0));
         Self {
             count: range.len(),
+            epoch: self.epoch,
             fillers: self.fillers_in(&range),
             banned: some(&self.banned, range.clone()),
             samples: some(&self.samples, range.clone()),
@@ -134,10 +139,10 @@ impl Members {
 
     /// The members of a batch whose samples do not differ in size.
     pub(crate) fn of_samples(taken: Taken<'_>, fillers: usize) -> Self {
-        let Taken { samples, rows, sources } = taken;
+        let Taken { samples, rows, sources, epoch } = taken;
         let rows = if rows == samples { Vec::new() } else { rows.to_vec() };
         let (samples, sources) = (samples.to_vec(), sources.to_vec());
-        Self { count: samples.len(), fillers, samples, rows, sources, ..Self::default() }
+        Self { count: samples.len(), epoch, fillers, samples, rows, sources, ..Self::default() }
     }
 
     /// The same members, with any number of entries in sparse rows.
@@ -231,7 +236,7 @@ impl Members {
     /// Some members with samples of one size.
     pub(super) fn take(&self, range: Range<usize>) -> Taken<'_> {
         let sources = self.sources.get(range.clone()).unwrap_or_default();
-        Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources }
+        Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources, epoch: self.epoch }
     }
 
     pub(crate) fn start(&self, member: usize) -> usize {

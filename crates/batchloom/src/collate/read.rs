@@ -115,6 +115,7 @@ impl Form for ReadField {
             }
             let place = |member: usize| SlotPlace {
                 number: members.samples[member],
+                epoch: members.epoch,
                 sample: self.shapes[member].as_ref().map(|_| member - held.start),
                 part: self.is_variable.then(|| (members.start(member), members.length(member))),
             };

@@ -6,12 +6,14 @@
 
 use std::ops::Range;
 
+use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::function_slot::{FunctionSlot, SlotMut};
 use super::pad::{PadSide, repeat};
 use super::resize::Resize;
 use crate::error::ReadError;
+use crate::order::{Purpose, RunEpoch, SampleRng};
 use crate::tensor::step_from;
 use crate::{DType, Result, Tensor};
 
@@ -78,14 +80,16 @@ pub enum Keep {
     Center,
     /// The last elements.
     End,
+    /// Elements that begin at a random place, another in each epoch. A smaller sample lies at the start of its slot.
+    Random,
 }
 
 impl Keep {
-    /// The place where `inner` elements begin among `outer` ones.
+    /// The place where `inner` elements begin among `outer` ones. Random places are drawn for each sample.
     fn offset(self, outer: usize, inner: usize) -> usize {
         let spare = outer.saturating_sub(inner);
         match self {
-            Self::Start => 0,
+            Self::Start | Self::Random => 0,
             Self::Center => spare / 2,
             Self::End => spare,
         }
@@ -312,6 +316,8 @@ pub struct SlotWriter {
 pub struct SlotPlace {
     /// The number of the sample in its dataset.
     pub number: u64,
+    /// The epoch in which the slot is filled.
+    pub epoch: RunEpoch,
     /// The number of the sample among those that were read together, or `None` for a slot of zeros.
     pub sample: Option<usize>,
     /// The elements along the first dimension that are taken, or `None` for all.
@@ -321,7 +327,19 @@ pub struct SlotPlace {
 impl SlotPlace {
     /// The whole of a sample.
     pub(crate) fn whole(number: u64, sample: usize) -> Self {
-        Self { number, sample: Some(sample), part: None }
+        Self { number, epoch: RunEpoch::default(), sample: Some(sample), part: None }
+    }
+
+    /// The generator for the slots of the sample. Its numbers follow from the seed of the run, the epoch and the sample,
+    /// so that all fields of a sample draw the same ones.
+    pub fn generator(&self) -> SampleRng {
+        self.epoch.generator(Purpose::Slot { number: self.number })
+    }
+
+    /// The numbers that a generator of a front end for the slots of the sample starts from.
+    #[doc(hidden)]
+    pub fn key_numbers(&self) -> [u64; 2] {
+        self.epoch.key_numbers(Purpose::Slot { number: self.number })
     }
 }
 
@@ -364,10 +382,10 @@ impl SlotWriter {
             Slot::Resize(resize) => self.resize(resize, sample, slot),
             Slot::Function(function) => {
                 repeat(&self.padding, slot);
-                function.fill(sample, place.number, SlotMut { dtype: self.dtype, shape, bytes: slot })
+                function.fill(sample, place, SlotMut { dtype: self.dtype, shape, bytes: slot })
             }
             _ => {
-                self.copy(sample, place.part, shape, slot);
+                self.copy(sample, place, shape, slot);
                 Ok(())
             }
         }
@@ -385,7 +403,8 @@ impl SlotWriter {
             true => &sample.bytes()[start..start + bytes],
             false => {
                 compact.resize(bytes, 0);
-                Self::same(dtype, shape.to_vec()).copy(sample, None, shape, &mut compact);
+                let whole = SlotPlace::whole(0, 0);
+                Self::same(dtype, shape.to_vec()).copy(sample, &whole, shape, &mut compact);
                 &compact
             }
         };
@@ -399,7 +418,8 @@ impl SlotWriter {
     }
 
     /// Copies a sample into a slot of the shape `shape`.
-    fn copy(&self, sample: &Tensor, part: Option<(usize, usize)>, shape: &[usize], slot: &mut [u8]) {
+    fn copy(&self, sample: &Tensor, place: &SlotPlace, shape: &[usize], slot: &mut [u8]) {
+        let part = place.part;
         let size = self.dtype.size();
         let (mut extents, mut skipped) = (sample.shape().to_vec(), 0);
         if let (Some((start, taken)), Some(extent)) = (part, extents.first_mut()) {
@@ -419,12 +439,30 @@ impl SlotWriter {
             return;
         }
         let (mut from, into) = self.slot.boxes(&extents, shape);
+        if self.slot.keep() == Keep::Random {
+            move_randomly(&mut from, &extents, place.generator());
+        }
         if let Some(first) = from.first_mut() {
             *first = first.start + skipped..first.end + skipped;
         }
         let copy = BoxCopy { source: sample.bytes(), strides: sample.strides(), shape, size };
         copy.run(&from, &into, sample.layout().offset(), slot);
     }
+}
+
+/// Moves a box to a random place in a sample. Each dimension draws a number, whether it is cut or not.
+fn move_randomly(cut: &mut [Range<usize>], extents: &[usize], mut rng: SampleRng) {
+    for (range, &extent) in cut.iter_mut().zip(extents) {
+        let spare = extent - range.len();
+        let start = random_below(spare + 1, &mut rng);
+        *range = start..start + range.len();
+    }
+}
+
+/// A random number below `end`.
+fn random_below(end: usize, rng: &mut SampleRng) -> usize {
+    let product = u128::from(rng.next_u64()) * end as u128;
+    usize::try_from(product >> 64).unwrap_or(0)
 }
 
 /// The copy of a box of elements, dimension by dimension.

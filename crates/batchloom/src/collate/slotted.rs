@@ -112,7 +112,8 @@ impl Form for Slotted {
             self.inner.fill(&one, 0..1, &mut values)?;
             let sample = Tensor::new(Bytes::from(values), dtype, &extents, layout.strides(), 0)?;
             let number = one.samples.first().copied().unwrap_or(0);
-            self.writer.write(&sample, &SlotPlace::whole(number, 0), &shape, slot)?;
+            let place = SlotPlace { epoch: one.epoch, ..SlotPlace::whole(number, 0) };
+            self.writer.write(&sample, &place, &shape, slot)?;
         }
         Ok(())
     }

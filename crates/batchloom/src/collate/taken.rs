@@ -1,5 +1,7 @@
 //! `Taken`: samples to gather, with the places where forms find them.
 
+use crate::order::RunEpoch;
+
 /// Samples to gather.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken<'a> {
@@ -9,12 +11,14 @@ pub(crate) struct Taken<'a> {
     pub(crate) rows: &'a [u64],
     /// The data, of several, that holds each sample. Empty if there is one.
     pub(crate) sources: &'a [u32],
+    /// The epoch in which they are gathered, for slots that draw random numbers.
+    pub(crate) epoch: RunEpoch,
 }
 
 impl<'a> Taken<'a> {
     /// Samples with their numbers as places in the data.
     pub(crate) fn as_stored(samples: &'a [u64]) -> Self {
-        Self { samples, rows: samples, sources: &[] }
+        Self { samples, rows: samples, sources: &[], epoch: RunEpoch::default() }
     }
 
     /// The source of the sample at a place.
@@ -27,7 +31,7 @@ impl<'a> Taken<'a> {
         (0..self.samples.len()).step_by(count).map(move |start| {
             let range = start..(start + count).min(self.samples.len());
             let sources = self.sources.get(range.clone()).unwrap_or_default();
-            Self { samples: &self.samples[range.clone()], rows: &self.rows[range], sources }
+            Self { samples: &self.samples[range.clone()], rows: &self.rows[range], sources, ..self }
         })
     }
 }

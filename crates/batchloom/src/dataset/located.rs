@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::selection::Selection;
 use crate::collate::Taken;
+use crate::order::RunEpoch;
 
 /// The places of samples in the data that forms read: of all samples, or of selected samples, in one source of
 /// data, or one source after the other.
@@ -87,6 +88,6 @@ impl Places {
     /// The samples with their places.
     pub(crate) fn of<'a>(&'a self, samples: &'a [u64]) -> Taken<'a> {
         let rows = if self.rows.is_empty() { samples } else { &self.rows };
-        Taken { samples, rows, sources: &self.sources }
+        Taken { samples, rows, sources: &self.sources, epoch: RunEpoch::default() }
     }
 }

@@ -10,7 +10,7 @@ use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
-use crate::order::{Key, Permutation, Purpose};
+use crate::order::{Key, Permutation, Purpose, RunEpoch};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
 use crate::tensor::Sequences;
@@ -145,6 +145,11 @@ impl Fields {
     /// # Errors
     /// The errors of [`Plan::parts`].
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
+        Ok(Members { epoch: run_epoch(plan), ..self.find_members(plan, step, rank)? })
+    }
+
+    /// The members of a batch, in no epoch yet.
+    fn find_members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
         let fillers = number(plan.fillers(step, rank)?);
         let Some(ragged) = &self.collation.ragged else {
             if self.is_ragged() {
@@ -181,6 +186,11 @@ impl Fields {
         let members = Members { picks, fillers, rows, sources, ..members }.ban(plan.banned(step));
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
+}
+
+/// The epoch of a plan, of which random numbers are functions.
+pub(super) fn run_epoch(plan: &Plan) -> RunEpoch {
+    RunEpoch { seed: plan.seed(), epoch: plan.epoch() }
 }
 
 /// The elements that are taken of each sample of a batch. Of a sample that is subsampled they are random, in order; of a

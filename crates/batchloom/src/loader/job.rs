@@ -11,11 +11,11 @@ use super::block::Block;
 use super::buffers::{Buffers, Loan};
 use super::demand::{Demand, DirectTask, Extras, ReadTask, Reading, ToRead};
 use super::error::LoaderCause;
-use super::fields::Fields;
+use super::fields::{Fields, run_epoch};
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use super::planned::PlannedBlock;
-use crate::collate::{Form, Members, RowSlots};
+use crate::collate::{Form, Members, RowSlots, Taken};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
 use crate::{Error, Plan, Result, memory};
@@ -258,7 +258,7 @@ impl Job {
         let fillers = run.members.fillers_in(&piece.rows);
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
         let places = self.fields.located().places(indices);
-        let taken = places.of(indices);
+        let taken = Taken { epoch: run_epoch(&self.plan), ..places.of(indices) };
         for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
             form.gather(taken, &mut region, RowSlots { batch: rows, stride, fillers })?;

@@ -3,8 +3,11 @@
 //! A key is the key of a ChaCha8 stream that spells out (seed, epoch, purpose, version). The four are kept apart, never
 //! added up: the second epoch of one run is never the first of another, and no purpose repeats the shuffle of another.
 
-use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
+use rand::{Rng, SeedableRng};
+
+/// The generator of random numbers for one sample.
+pub type SampleRng = ChaCha8Rng;
 
 /// The version of the algorithm. It is part of every key, fingerprint and state.
 pub const VERSION: u32 = 1;
@@ -68,6 +71,11 @@ pub enum Purpose {
         /// The number of the sample.
         number: u64,
     },
+    /// The slots that hold one sample in a batch.
+    Slot {
+        /// The number of the sample.
+        number: u64,
+    },
 }
 
 impl Purpose {
@@ -91,6 +99,7 @@ impl Purpose {
             Self::Turns => 15,
             Self::Circle { .. } => 16,
             Self::Pass { .. } => 17,
+            Self::Slot { .. } => 18,
         }
     }
 
@@ -113,8 +122,31 @@ impl Purpose {
             | Self::Sample { number }
             | Self::Source { number }
             | Self::Circle { number }
-            | Self::Pass { number } => number,
+            | Self::Pass { number }
+            | Self::Slot { number } => number,
         }
+    }
+}
+
+/// One epoch of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RunEpoch {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The epoch.
+    pub epoch: u64,
+}
+
+impl RunEpoch {
+    /// The generator for `purpose` in this epoch, the same on every platform.
+    pub(crate) fn generator(self, purpose: Purpose) -> SampleRng {
+        Key::new(self.seed, self.epoch, purpose).stream()
+    }
+
+    /// The numbers that a generator of a front end starts from: the first two of the generator for `purpose`.
+    pub(crate) fn key_numbers(self, purpose: Purpose) -> [u64; 2] {
+        let mut rng = self.generator(purpose);
+        [rng.next_u64(), rng.next_u64()]
     }
 }
 

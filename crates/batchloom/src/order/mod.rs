@@ -10,7 +10,7 @@ mod permutation;
 mod shards;
 mod shuffle;
 
-pub use key::{Key, Purpose, VERSION};
+pub use key::{Key, Purpose, RunEpoch, SampleRng, VERSION};
 pub use order::Order;
 pub use permutation::{LIMIT, Permutation};
 pub use shards::Shards;

@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
+from batchloom.collate.generators import make_batch_generator, takes_rng
 from batchloom.collate.objects import Table, ticket_of
 from batchloom.dataset.map.source import (
     Refused,
     SampleSource,
     describe_error,
-    make_batch_generator,
     make_sample_error,
-    takes_rng,
 )
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
@@ -44,7 +43,7 @@ class SampleReader:
     ) -> None:
         self.source, self.functions, self.whole = source, dict(functions or {}), whole
         self.named, self.floats = named, floats
-        self._whole_takes_rng = whole is not None and takes_rng(whole)
+        self._whole_takes_rng = whole is not None and takes_rng("collate", whole, "samples")
         self.structures = Structures(floats, whole=whole is not None)
 
     def sample(self, number: int, seed: int, epoch: int) -> Any:

@@ -6,14 +6,11 @@ a loader, ranks or devices. What a sample is, `OnDemandSamples` finds out by the
 
 from __future__ import annotations
 
-import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Protocol
 
-import batchloom._native as _native
-import numpy
+from batchloom.collate.generators import make_sample_generator, takes_rng
 from batchloom.errors import DataError, SampleError, many
 
 # Items in messages are cut to this many characters.
@@ -63,7 +60,7 @@ class ItemSource:
 
     def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
         self.items, self.fn = items, fn
-        self.takes_rng = fn is not None and takes_rng(fn)
+        self.takes_rng = fn is not None and takes_rng("fn", fn, "item")
         self.takes_many = callable(getattr(items, "__getitems__", None))
 
     def __len__(self) -> int:
@@ -93,7 +90,7 @@ class ItemSource:
                 if fn is None:
                     sample = item
                 elif draws:
-                    sample = fn(item, rng=generator(seed, epoch, number))
+                    sample = fn(item, rng=make_sample_generator(seed, epoch, number))
                 else:
                     sample = fn(item)
             except Exception as error:
@@ -159,28 +156,3 @@ def describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return f"{type(error).__name__}, which has no message: its __str__ fails"
-
-
-def takes_rng(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter named ``rng`` that is not bound yet."""
-    if isinstance(function, partial) and "rng" in function.keywords:
-        return False
-    try:
-        return "rng" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
-    """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
-    first, second = _native.sample_key(seed, epoch, sample)
-    return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))
-
-
-def make_batch_generator(seed: int, epoch: int, numbers: list[int]) -> numpy.random.Generator:
-    """Return the generator of a batch: its numbers follow from the seed, the epoch and the samples of the batch alone.
-
-    They are other numbers than those that a generator of one of the samples draws.
-    """
-    state = numpy.random.SeedSequence((seed, epoch, *numbers))
-    return numpy.random.Generator(numpy.random.Philox(state))

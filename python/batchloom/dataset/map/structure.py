@@ -18,13 +18,10 @@ import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import share
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, framework_of, owner
+from batchloom.arrays.objects import NUMBERS, is_object
 from batchloom.collate.field_names import FieldNames
 from batchloom.collate.objects import OBJECT, Table
 from batchloom.errors import DataError, DeviceError, DTypeError
-
-# The kinds of NumPy's types that are moved as bytes, and of those that hold texts and other objects.
-NUMBERS = "biufc"
-TEXTS = "OUST"
 
 
 @dataclass(frozen=True)
@@ -284,7 +281,7 @@ def _types(sample: Any) -> tuple[list[Any], Any]:
     types = tuple(map(type, parts))
     if any(issubclass(part, (dict, tuple, list, Mapping)) for part in types):
         return parts, None
-    if any(type(part) is numpy.ndarray and part.dtype.kind in TEXTS for part in parts):
+    if any(type(part) is numpy.ndarray and is_object(part) for part in parts):
         return parts, None
     return parts, (keys, types)
 
@@ -329,20 +326,8 @@ def _is_plain_array(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    """Return whether a part of a sample is neither an array, nor a number, nor absent, as a text or a path."""
-    if isinstance(value, numpy.ndarray):
-        return value.dtype.kind in TEXTS
-    if isinstance(value, list):
-        return not _is_array(value)
-    if value is None or isinstance(value, Number):
-        return False
-    if isinstance(value, str | bytes):
-        return True
-    return not (
-        isinstance(value, numpy.generic)
-        or owner(value) is not None
-        or any(hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
-    )
+    """Return whether a part of a sample is neither an array, nor a list of numbers, nor a number, nor absent."""
+    return not _is_array(value) if isinstance(value, list) else is_object(value)
 
 
 def _array(name: str, value: Any) -> Any:

@@ -252,20 +252,16 @@ class Answers:
             (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
             for number, sample, start, count in zip(places, places, places, places, strict=True)
         ]
-        functions = {
-            name: partial(self._fill_seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()
-        }
-        _native.write_slots(writer, bool(concatenates), slots, arrays, memory, functions)
+        functions = {name: partial(self._fill_seeded, fill) for name, fill in self._reader.functions.items()}
+        _native.write_slots(writer, bool(concatenates), (seed, epoch), slots, arrays, memory, functions)
 
-    def _fill_seeded(
-        self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any
-    ) -> None:
+    def _fill_seeded(self, fill: Callable[..., None], sample: Any, drawn: tuple[int, int, int], *slot: Any) -> None:
         """Fill the slot of a sample; the generators that the function draws from are seeded for it.
 
         They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
         """
-        self._generators.seed(seed, epoch, number)
-        fill(sample, number, *slot)
+        self._generators.seed(*drawn)
+        fill(sample, drawn, *slot)
 
 
 def _add(held: list[Any], outcomes: list[Any], attempt: Any) -> None:

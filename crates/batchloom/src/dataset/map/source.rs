@@ -3,14 +3,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use rand::Rng;
-use rand::rngs::ChaCha8Rng;
-
 use crate::Tensor;
-use crate::order::{Key, Purpose};
-
-/// The generator of a sample.
-pub type SampleRng = ChaCha8Rng;
+pub use crate::order::SampleRng;
+use crate::order::{Purpose, RunEpoch};
 
 /// Any error of a source.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
@@ -107,11 +102,10 @@ impl Sample {
 /// The numbers that a front end's generator for a sample starts from, in an epoch of a run: the first two of the
 /// [generator](Source::read) of this crate.
 pub fn sample_key(seed: u64, epoch: u64, sample: u64) -> [u64; 2] {
-    let mut rng = generator(seed, epoch, sample);
-    [rng.next_u64(), rng.next_u64()]
+    RunEpoch { seed, epoch }.key_numbers(Purpose::Sample { number: sample })
 }
 
 /// The generator for a sample in an epoch of a run.
 pub(super) fn generator(seed: u64, epoch: u64, sample: u64) -> SampleRng {
-    Key::new(seed, epoch, Purpose::Sample { number: sample }).stream()
+    RunEpoch { seed, epoch }.generator(Purpose::Sample { number: sample })
 }
