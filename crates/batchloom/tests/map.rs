@@ -266,7 +266,7 @@ proptest! {
         let keep = if crops { keep } else if side == PadSide::Left { Keep::End } else { Keep::Start };
         // The place of a slot's element in the sample, along one dimension.
         let place = |at: usize, slot: usize, sample: usize| {
-            let shift = |spare: usize| match keep { Keep::Start => 0, Keep::Center => spare / 2, Keep::End => spare };
+            let shift = |spare: usize| match keep { Keep::Start | Keep::Random => 0, Keep::Center => spare / 2, Keep::End => spare };
             let (into, from) = (shift(slot.saturating_sub(sample)), shift(sample.saturating_sub(slot)));
             at.checked_sub(into).map(|at| at + from).filter(|&at| at < sample)
         };
