@@ -93,6 +93,19 @@ fn arrow_lists_of_fixed_size() {
 }
 
 #[test]
+fn arrow_chunks_of_several_kinds_are_joined() {
+    let (lists, more) = ([vec![1, 2], vec![]], [vec![3], vec![4, 5]]);
+    let sliced = list(&[vec![9, 9, 9], lists[0].clone(), lists[1].clone(), vec![9]]).slice(1, 2);
+    let chunks = [sliced, large_list(&more), list(&[])];
+    assert_eq!(read(&chunks), [&lists[..], &more].concat());
+    let other: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)])]));
+    let error = arrow_lists("x", &[list(&lists), other]).unwrap_err();
+    assert!(is(&error, Kind::Data, &["field x", "chunk 1", "int32", "int64"]), "{error}");
+    let null = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)]), None]);
+    assert_eq!(arrow_lists("x", &[list(&lists), Arc::new(null)]).unwrap_err().sample(), Some(3));
+}
+
+#[test]
 fn arrow_booleans_are_bytes() {
     let values = BooleanArray::from(vec![true, false, true, true]);
     let field = Arc::new(Field::new("item", DataType::Boolean, true));

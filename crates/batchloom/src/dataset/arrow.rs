@@ -8,7 +8,7 @@ use arrow_array::types::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BooleanArray, OffsetSizeTrait};
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_schema::DataType;
 use bytes::Bytes;
 
@@ -44,23 +44,69 @@ use crate::{DType, Result, Tensor, memory};
 /// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if chunks do not fit together, or if a list is or holds a
 /// null; [`Kind::Type`](crate::Kind::Type) if the array does not hold lists of numbers.
 pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
-    let whole = match chunks {
-        [] => return Err(BatchingCause::NoSamples.into()),
-        [chunk] => Arc::clone(chunk),
-        chunks => {
-            let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
-            let failed = |reason: String| ArrowCause::Chunks { field: field.to_owned(), reason };
-            arrow_select::concat::concat(&chunks).map_err(|error| failed(error.to_string()))?
-        }
-    };
-    if let Some(sample) = first_null(&whole) {
-        return Err(ArrowCause::NullList { field: field.to_owned(), sample: sample as u64 }.into());
+    match chunks {
+        [] => Err(BatchingCause::NoSamples.into()),
+        [chunk] => read_chunk(field, chunk, 0),
+        chunks => join_chunks(field, chunks),
     }
-    let (offsets, values) = lists(&whole, field)?;
+}
+
+/// The values and the offsets of all chunks, copied one after the other.
+fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
+    let (mut read, mut lists) = (Vec::with_capacity(chunks.len()), 0);
+    for (number, chunk) in chunks.iter().enumerate() {
+        let (values, offsets) = read_chunk(field, chunk, lists)?;
+        lists += chunk.len();
+        let (found, expected) = (kind_of(&values), read.first().map(|(values, _)| kind_of(values)));
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            let field = field.to_owned();
+            return Err(ArrowCause::Chunks { field, chunk: number, found, expected }.into());
+        }
+        read.push((values, offsets));
+    }
+    let taken = |offsets: &[i64]| index(offsets.first())..index(offsets.last());
+    let rows = read.iter().map(|(_, offsets)| taken(offsets).len()).sum();
+    let (first, _) = &read[0];
+    let (dtype, shape) = (first.dtype(), [&[rows], &first.shape()[1..]].concat());
+    let layout = Layout::compact(&shape, dtype.size());
+    let layout = layout.ok_or_else(|| TensorCause::Layout {
+        shape: shape.clone(),
+        strides: Vec::new(),
+        offset: 0,
+        bytes: 0,
+    })?;
+    let row = shape[1..].iter().product::<usize>() * dtype.size();
+    memory::require(rows * row)?;
+    memory::require_each(lists + 1, size_of::<i64>())?;
+    // Aligned for any type of elements.
+    let mut bytes = MutableBuffer::with_capacity(rows * row);
+    let mut joined = Vec::with_capacity(lists + 1);
+    joined.push(0);
+    for (values, offsets) in &read {
+        let (taken, end) = (taken(offsets), joined[joined.len() - 1]);
+        bytes.extend_from_slice(&values.bytes()[taken.start * row..taken.end * row]);
+        joined.extend(offsets[1..].iter().map(|offset| offset - offsets[0] + end));
+    }
+    let bytes = Bytes::from_owner(Memory(bytes.into()));
+    Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, joined))
+}
+
+/// The type and the shape of a value, in words.
+fn kind_of(values: &Tensor) -> String {
+    format!("{} with shape {:?}", values.dtype().name(), &values.shape()[1..])
+}
+
+/// The values and the offsets of one chunk, whose first list is number `first_list` of its field.
+fn read_chunk(field: &str, chunk: &ArrayRef, first_list: usize) -> Result<(Tensor, Vec<i64>)> {
+    let number = |list: usize| (first_list + list) as u64;
+    if let Some(list) = first_null(chunk) {
+        return Err(ArrowCause::NullList { field: field.to_owned(), sample: number(list) }.into());
+    }
+    let (offsets, values) = lists(chunk, field)?;
     let (first, end) = (index(offsets.first()), index(offsets.last()));
     if let Some(place) = first_inner_null(&values.slice(first, end - first)) {
-        let sample = offsets.partition_point(|offset| index(Some(offset)) <= first + place) - 1;
-        return Err(ArrowCause::NullValue { field: field.to_owned(), sample: sample as u64 }.into());
+        let list = offsets.partition_point(|offset| index(Some(offset)) <= first + place) - 1;
+        return Err(ArrowCause::NullValue { field: field.to_owned(), sample: number(list) }.into());
     }
     let mut shape = vec![values.len()];
     let (bytes, dtype) = elements(&values, &mut shape, field)?;
