@@ -479,7 +479,7 @@ class PlacementRequest:
 @final
 class Steps:
     def left(self) -> int: ...
-    def view(self, ahead: int) -> tuple[int, int] | None: ...
+    def view(self, ahead: int) -> tuple[int, int, int] | None: ...
     def indices(self) -> Tensor: ...
     def index(self) -> Tensor: ...
     def form(self) -> list[Tensor]: ...
@@ -490,8 +490,8 @@ class StepIterator:
         cls,
         steps: Steps,
         begin: Callable[[], None],
-        make: Callable[[int | None, int | None], list[Any]],
-        templates: tuple[Callable[[], list[Any]], int] | None,
+        make: Callable[[tuple[int, int, int] | None], list[Any]],
+        templates: Callable[[], list[Any]] | None,
         release: Callable[[], None],
         keys: list[str] | None,
         deliver: Callable[[Any], Any] | None,

@@ -110,6 +110,7 @@ class ArrayWindows:
         named: ``True`` if batches are dicts, ``False`` if they are tuples.
         where: Returns the name of a row, for errors.
         are_neighbours: ``True`` if the windows are all that there are, or a run of them.
+        continues: ``True`` if each batch continues the batch before it, row by row, so that its windows lie far apart.
     """
 
     native: _native.Windows
@@ -121,6 +122,7 @@ class ArrayWindows:
     named: bool
     where: Callable[[int], str]
     are_neighbours: bool = True
+    continues: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -343,7 +343,7 @@ class TokenSamples(StoredSamples):
         options = self.options
         plain = self.field.dtype == "int64" and options["separator"] is None and len(self.names) == 2
         is_whole = not options["jitter"] and options["tail"] == "drop"
-        if not self.lies_together(documents) or not plain or not is_whole or not len(self):
+        if not self.are_neighbours or documents or not plain or not is_whole or not len(self):
             return None
         seq_len, offsets = self.seq_len, numpy.array([0, len(self.field)], numpy.int64)
         shape = WindowShape(seq_len, horizon=1, label_len=seq_len - 1, stride=seq_len)
@@ -354,7 +354,8 @@ class TokenSamples(StoredSamples):
         for name, span in (("x", x), ("y", y)):
             native = native.with_steps(name, span.field.tensor, span.steps.native)
         where = partial(frames.where, offsets=offsets, ids=None)
-        return ArrayWindows(native, shape, {"x": x, "y": y}, {}, {}, table, False, where)
+        continues = options["mode"] == "continuous"
+        return ArrayWindows(native, shape, {"x": x, "y": y}, {}, {}, table, False, where, continues=continues)
 
     @override
     def device_data(self) -> DeviceData:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.frameworks import framework_of, load
-from batchloom.delivery.window_views import BatchMaker, Cut, LoadedRows, WindowViews
+from batchloom.delivery.window_views import BatchMaker, Cut, LoadedRows, View, WindowViews
 from batchloom.errors import DataError, many
 
 Array = numpy.ndarray[Any, Any]
@@ -40,7 +40,7 @@ class CheckedWindowViews(WindowViews):
     def watch(self, loaded: LoadedRows, batch: list[Any], row: int, place: tuple[int, int], numbers: Array) -> Watch:
         """Return a copy of the rows that a batch covers, and of those that its windows share, to compare with."""
         modules = [module for module, _, _ in self._sources]
-        rows = loaded.rows(*self.cover(row, len(numbers)))
+        rows = loaded.rows(*self.cover((row, len(numbers), self._stride)))
         covered = [Guarded.of(module, array) for module, array in zip(modules, rows, strict=True)]
         beside = dict(zip([*self._masks, *self._source.looked_up], batch[len(self._cuts) :], strict=False))
         modules_of = {name: load(framework_of(name, array)) for name, array in beside.items()}
@@ -154,17 +154,17 @@ class WatchedMaker(BatchMaker):
         self._checked, self._loader = views, loader
         self._watch: Watch | None = None
 
-    def __call__(self, row: int | None, samples: int | None) -> list[Any]:
-        """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
+    def __call__(self, view: View | None) -> list[Any]:
+        """Return the arrays of the next batch, given the view that it is; ``None`` if it is none."""
         self._watch = None
-        if row is None or samples is None:
-            return super().__call__(row, samples)
-        loaded = self._loaded = self._load(0, *self._views.cover(row, samples))
-        arrays = super().__call__(row, samples)
+        if view is None:
+            return super().__call__(view)
+        loaded = self._loaded = self._load(0, *self._views.cover(view))
+        arrays = super().__call__(view)
         state = self._loader.state()
         place = sum(steps for _, steps in state["worlds"]), state["epoch"]
         numbers = numpy.from_dlpack(self._steps.indices())
-        self._watch = self._checked.watch(loaded, arrays, row, place, numbers)
+        self._watch = self._checked.watch(loaded, arrays, view[0], place, numbers)
         return arrays
 
     def verify(self) -> None:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from batchloom.device.transfer import Copy, Transfer
 
 
+View = tuple[int, int, int]
+"""A batch that is one view: the row with which its first window begins, the number of its windows, and the number of rows
+from one window to the next."""
+
+
 @dataclass(frozen=True)
 class Cut:
     """The cut of one field from rows.
@@ -72,8 +77,9 @@ class LoadedRows:
         """Return whether it holds these rows."""
         return self.first <= first and end <= self.end
 
-    def slice(self, row: int, samples: int, stride: int) -> list[Any]:
-        """Return windows that begin at equal distances from ``row`` on: views."""
+    def slice(self, view: View) -> list[Any]:
+        """Return windows that begin at equal distances: views."""
+        row, samples, stride = view
         low = row - self.first
         high = low + (samples - 1) * stride + 1
         return [template[low:high:stride] for template in self.templates()]
@@ -99,6 +105,8 @@ def views(
 ) -> WindowViews | None:
     """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
     if not isinstance(batching, FixedSize) or shuffle == "samples":
+        return None
+    if source.continues and (request.device is not None or request.checks_views):
         return None
     fields = source.fields().values()
     lendable = all(_has_views(field, request.output or field.framework, request.device) for field in fields)
@@ -174,7 +182,7 @@ class WindowViews:
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
         """Return the most rows to move at once; ``None`` for all rows, 0 for the rows of one batch."""
-        batch = self.cover(0, batch_size)[1] * self._row_bytes
+        batch = self.cover((0, batch_size, self._stride))[1] * self._row_bytes
         return request.rows_at_once(self._rows * self._row_bytes, batch_size, batch, self._row_bytes)
 
     def _placement(self, request: PlacementRequest) -> Placement:
@@ -241,7 +249,7 @@ class WindowViews:
                 field.check()
             begin()
 
-        templates = None if self._adds else (self._all_windows, self._stride)
+        templates = None if self._adds else self._all_windows
         return _native.StepIterator(steps, start, maker, templates, self.release, self._keys, deliver)
 
     @property
@@ -259,9 +267,10 @@ class WindowViews:
         for field in self._fields:
             release(field)
 
-    def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
-        """Return windows of neighbours; their rows are in ``loaded``."""
-        arrays = loaded.slice(row, samples, self._stride)
+    def slice(self, loaded: LoadedRows, view: View) -> list[Any]:
+        """Return windows that begin at equal distances; their rows are in ``loaded``."""
+        row, samples, _ = view
+        arrays = loaded.slice(view)
         arrays += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
         if self._source.looked_up:
             arrays += self.look_up(row, samples)
@@ -285,9 +294,10 @@ class WindowViews:
             return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in arrays]]
         return arrays
 
-    def cover(self, row: int, samples: int) -> tuple[int, int]:
-        """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
-        return row, row + (samples - 1) * self._stride + self._span
+    def cover(self, view: View) -> tuple[int, int]:
+        """Return the rows that windows cover, as first and end."""
+        row, samples, stride = view
+        return row, row + (samples - 1) * stride + self._span
 
     def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> LoadedRows:
         """Load the rows of the batch ``ahead``, and of later ones as long as they fit and no row moves in vain."""
@@ -297,7 +307,7 @@ class WindowViews:
             view = steps.view(later)
             if view is None:
                 break
-            low, high = self.cover(*view)
+            low, high = self.cover(view)
             both = max(end, high) - min(first, low)
             if both > self._limit or both > (end - first) + (high - low):
                 break
@@ -353,13 +363,13 @@ class BatchMaker:
         self._loaded: LoadedRows | None = None
         self._next: LoadedRows | None = None
 
-    def __call__(self, row: int | None, samples: int | None) -> list[Any]:
-        """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
+    def __call__(self, view: View | None) -> list[Any]:
+        """Return the arrays of the next batch, given the view that it is; ``None`` if it is none."""
         self._views.note_reader()
-        if row is None or samples is None:
+        if view is None:
             return self._views.form_batch(self._steps)
-        self._loaded = self._load(0, *self._views.cover(row, samples))
-        arrays = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
+        self._loaded = self._load(0, *self._views.cover(view))
+        arrays = self._views.slice(self._loaded, view) + self._views.marks(self._steps)
         self._look_ahead()
         return arrays
 
@@ -381,5 +391,5 @@ class BatchMaker:
             return
         view = self._steps.view(1)
         if view is not None:
-            loaded = self._load(1, *self._views.cover(*view))
+            loaded = self._load(1, *self._views.cover(view))
             self._next = None if loaded is self._loaded else loaded

@@ -186,6 +186,11 @@ impl Windows {
 }
 
 impl Windows {
+    /// The number of rows from one window to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.0.stride()
+    }
+
     fn with(&self, add: impl FnOnce(WindowDataset) -> batchloom::Result<WindowDataset>) -> PyResult<Self> {
         add(self.0.clone()).map(Self).map_err(|error| raise(&error))
     }

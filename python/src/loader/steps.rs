@@ -17,6 +17,10 @@ use crate::error::{LoaderError, raise};
 /// The number of batches after which memory maps are looked at.
 const RELEASED: u64 = 64;
 
+/// A batch that is one view of series: the row with which its first window begins, the number of its windows, and the rows
+/// from one window to the next.
+type View = (usize, u64, usize);
+
 /// The steps of one epoch of windows. They are documented in batchloom/delivery/window_views.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
@@ -32,12 +36,21 @@ impl Steps {
         self.steps.left().map_err(|error| raise(&error))
     }
 
-    /// The first row of the batch `ahead` steps after the next one, and the number of its samples. `None` if it is not
-    /// one view of the series, or some of them only fill up.
-    fn view(&self, ahead: u64) -> PyResult<Option<(usize, u64)>> {
+    /// The view that is the batch `ahead` steps after the next one. `None` if it is not one view of the series, or some
+    /// of its samples only fill up.
+    fn view(&self, ahead: u64) -> PyResult<Option<View>> {
         let Some(run) = self.steps.run(ahead).map_err(|error| raise(&error))? else { return Ok(None) };
-        let row = self.windows.get().row(run.start, run.end)?;
-        Ok(row.map(|row| (row, run.end - run.start)))
+        let (windows, samples) = (self.windows.get(), run.end - run.start);
+        let view = |row, every: usize| (row, samples, windows.stride() * every);
+        let Some((rows, pieces)) = self.steps.continued_rows().map_err(|error| raise(&error))? else {
+            return Ok(windows.row(run.start, run.end)?.map(|row| view(row, 1)));
+        };
+        // The pieces of a batch are neighbours by number, and lie a row apart.
+        if run.is_empty() || run.start / rows != (run.end - 1) / rows {
+            return Ok(None);
+        }
+        let first = run.start % rows * pieces + run.start / rows;
+        Ok(windows.row(first, first + 1)?.map(|row| view(row, usize::try_from(pieces).unwrap_or(usize::MAX))))
     }
 
     /// The samples of the next batch, as int64, -1 where a place only fills up.
@@ -80,8 +93,7 @@ pub(crate) struct StepIterator {
 struct Callables {
     /// A function to call before the epoch begins, until it has been.
     begin: Option<Py<PyAny>>,
-    /// A function that makes the arrays of the next batch, from its first row and the number of its samples if it is one
-    /// view.
+    /// A function that makes the arrays of the next batch, from the view that it is, if it is one.
     make: Py<PyAny>,
     /// The arrays of all rows, of which the arrays of a batch that is one view are slices, if they are no more than that.
     templates: Templates,
@@ -94,33 +106,33 @@ struct Callables {
 }
 
 impl Callables {
-    /// The arrays of the next batch, given its first row and the number of its samples if it is one view.
-    fn arrays(&mut self, py: Python<'_>, view: Option<(usize, u64)>) -> PyResult<Vec<Py<PyAny>>> {
+    /// The arrays of the next batch, given the view that it is, if it is one.
+    fn arrays(&mut self, py: Python<'_>, view: Option<View>) -> PyResult<Vec<Py<PyAny>>> {
         self.made += 1;
         if self.made.is_multiple_of(RELEASED) {
             self.release.call0(py)?;
         }
-        if let Some((row, samples)) = view
-            && let Some(arrays) = self.templates.slice(py, row, samples)?
+        if let Some(view) = view
+            && let Some(arrays) = self.templates.slice(py, view)?
         {
             return Ok(arrays);
         }
-        self.make.call1(py, view.unzip())?.extract(py)
+        self.make.call1(py, (view,))?.extract(py)
     }
 }
 
 /// Arrays with the windows of all rows, which are made when the first batch is sliced from them.
 #[derive(Debug)]
 struct Templates {
-    /// A function that makes them, and the number of rows between the windows of a batch. `None` if there are none.
-    make: Option<(Py<PyAny>, usize)>,
+    /// A function that makes them. `None` if there are none.
+    make: Option<Py<PyAny>>,
     made: Vec<Py<PyAny>>,
 }
 
 impl Templates {
-    /// The slices for a batch of `samples` windows from `row` on. `None` if there are no templates.
-    fn slice(&mut self, py: Python<'_>, row: usize, samples: u64) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        let Some((make, stride)) = &self.make else { return Ok(None) };
+    /// The slices for a batch that is one view. `None` if there are no templates.
+    fn slice(&mut self, py: Python<'_>, (row, samples, stride): View) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        let Some(make) = &self.make else { return Ok(None) };
         if self.made.is_empty() {
             self.made = make.call0(py)?.extract(py)?;
         }
@@ -131,7 +143,7 @@ impl Templates {
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(self.make.as_ref().map(|(make, _)| make))?;
+        visit.call(&self.make)?;
         self.made.iter().try_for_each(|template| visit.call(template))
     }
 }
@@ -143,7 +155,7 @@ impl StepIterator {
         steps: Py<Steps>,
         begin: Py<PyAny>,
         make: Py<PyAny>,
-        templates: Option<(Py<PyAny>, usize)>,
+        templates: Option<Py<PyAny>>,
         release: Py<PyAny>,
         keys: Option<Vec<Py<PyString>>>,
         deliver: Option<Py<PyAny>>,

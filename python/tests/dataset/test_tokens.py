@@ -270,14 +270,46 @@ def test_who_shares_memory(kind, output, options):
     assert numpy.asarray(values).tolist() == list(range(200))
 
 
-@pytest.mark.parametrize("more", [{"separator": 3}, {"resets": True}, {"mode": "continuous"}])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_batches_that_continue_are_views_a_row_apart(world_size):
+    """As a slice of the matrix that examples of truncated backpropagation make."""
+    values = view_of("numpy")
+    rows, pieces = 2 * world_size, len(values[:-1]) // (2 * world_size) // 7
+    matrix = values[: rows * pieces * 7].reshape(rows, -1)
+    for rank in range(world_size):
+        dataset = bl.TokenDataset(values, 7, mode="continuous")
+        loader = bl.DataLoader(dataset, 2, rank=rank, world_size=world_size)
+        batches = list(loader)
+        assert len(batches) == pieces
+        for step, (x, y) in enumerate(batches):
+            assert numpy.shares_memory(x, values)
+            assert numpy.shares_memory(y, values)
+            assert x.strides == (pieces * 7 * 8, 8)
+            assert numpy.array_equal(x, matrix[2 * rank : 2 * rank + 2, step * 7 : step * 7 + 7])
+            assert numpy.array_equal(y[:, :-1], x[:, 1:])
+        whole = list(bl.DataLoader(dataset, 2, rank=rank, world_size=world_size, buffers="own"))
+        for ours, formed in zip(batches, whole, strict=True):
+            assert all(map(numpy.array_equal, ours, formed))
+    marked = list(bl.DataLoader(dataset, 2, rank=0, world_size=world_size, uneven="mask"))
+    assert all(map(numpy.array_equal, marked[1][:2], list(bl.DataLoader(dataset, 2, world_size=world_size, rank=0))[1]))
+
+
+@pytest.mark.parametrize("more", [{"separator": 3}, {"resets": True}, {"jitter": True}])
 def test_what_is_no_view(more):
     values = view_of("numpy")
     for batch in bl.DataLoader(bl.TokenDataset(values, 7, documents=[0, 50, 200], **more), 4):
         assert not any(numpy.shares_memory(field, values) or not field.flags.writeable for field in batch)
 
 
-@given(corpus=corpora(separator=None, kind="int64", shuffle=st.sampled_from([False, "runs"])), stop=st.integers(0, 5))
+VIEWED = st.sampled_from([("chunk", False), ("chunk", "runs"), ("continuous", False)])
+
+
+@given(
+    corpus=VIEWED.flatmap(
+        lambda way: corpora(separator=None, kind="int64", mode=st.just(way[0]), shuffle=st.just(way[1]))
+    ),
+    stop=st.integers(0, 5),
+)
 def test_views_resume_as_copies_do(corpus, stop):
     dataset = corpus.dataset(**dict.fromkeys(EXTRAS, False))
     loader, copies = (corpus.loader(dataset=dataset, buffers=buffers) for buffers in ("views", "own"))

@@ -198,15 +198,18 @@ impl Epochs {
     /// The fields in the epoch of `plan`: those that the loader has, unless the kind of data draws anew for each epoch,
     /// or other ranks share its rows.
     fn fields_of(&self, plan: &Plan) -> Result<Arc<Fields>> {
-        let of_plan = |batch_size: u64| {
-            let rows = batch_size * u64::from(plan.world_size());
-            (rows, plan.samples() / rows)
-        };
-        let rows = self.collate.rows.and(plan.rule().batch_size()).map(of_plan);
+        let rows = self.continued_rows(plan);
         if rows == self.collate.rows && !self.dataset.kind().changes_with_epoch(&self.collate) {
             return Ok(Arc::clone(&self.fields));
         }
         Fields::new(&self.dataset, plan, &CollateOptions { rows, ..self.collate.clone() }).map(Arc::new)
+    }
+
+    /// The rows of a stream that continue from batch to batch in the epoch of `plan`, and the number of pieces of each.
+    pub(super) fn continued_rows(&self, plan: &Plan) -> Option<(u64, u64)> {
+        let batch_size = self.collate.rows.and(plan.rule().batch_size())?;
+        let rows = batch_size * u64::from(plan.world_size());
+        Some((rows, plan.samples() / rows))
     }
 
     /// The pool of buffers, or a new one in a forked child.

@@ -68,6 +68,15 @@ impl Steps {
         begun.job.plan.run(begun.step(ahead)?, begun.job.rank)
     }
 
+    /// The rows of a stream that continue from batch to batch, and the number of pieces of each: piece `k` is in row
+    /// `k % rows`, after `k / rows` pieces. `None` for samples that lie as they are numbered.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
+    pub fn continued_rows(&self) -> Result<Option<(u64, u64)>> {
+        Ok(self.epochs.continued_rows(&self.begun()?.job.plan))
+    }
+
     /// The samples of the next batch.
     ///
     /// # Errors

@@ -399,6 +399,11 @@ impl WindowDataset {
         firsts
     }
 
+    /// The number of steps from one window of a series to the next.
+    pub fn stride(&self) -> usize {
+        self.windows.shape.stride
+    }
+
     /// Returns true if the windows `start..end` are one strided view of the series.
     pub fn is_view(&self, start: u64, end: u64) -> bool {
         let is_strided = |(_, span): &(String, Span)| matches!(span.steps, Steps::Range { .. });
