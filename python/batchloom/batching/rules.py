@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from numbers import Real
 from typing import Any, Literal, Protocol, SupportsIndex
 
@@ -377,7 +378,13 @@ def _make_native(name: str, number: str, options: Mapping[str, object]) -> _nati
     """
     given = {option: value for option, value in options.items() if value is not None}
     head = f"{name}:{given.pop(number)}" if number in given else name
-    return _native.Rule.of_text(",".join([head, *(f"{option}={value}" for option, value in given.items())]))
+    return _parse_rule(",".join([head, *(f"{option}={value}" for option, value in given.items())]))
+
+
+@lru_cache(maxsize=64)
+def _parse_rule(text: str) -> _native.Rule:
+    """Return the rule of the engine that a text stands for. Rules do not change, so that loaders share them."""
+    return _native.Rule.of_text(text)
 
 
 def _pool(instance: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import batchloom._native as _native
@@ -92,7 +93,7 @@ class Schema:
     compressed: tuple[Compressed, ...] = ()
     build: Callable[[tuple[Any, ...]], Any] | None = None
 
-    @property
+    @cached_property
     def keys(self) -> list[str] | None:
         """The keys of batches that are dicts; ``None`` for tuples."""
         return self.all_keys if self.named and self.build is None else None
@@ -101,7 +102,7 @@ class Schema:
         """Return whether the column at a place is a part of a sparse matrix."""
         return any(held.place <= place < held.place + held.COLUMNS for held in self.compressed)
 
-    @property
+    @cached_property
     def longest(self) -> int | None:
         """The place of the size of the longest sample among the keys; ``None`` where batches do not hold it."""
         keys = self.all_keys
@@ -129,7 +130,7 @@ class Schema:
             for name, dtype, framework in self.columns
         ]
 
-    @property
+    @cached_property
     def objects(self) -> ObjectViews:
         """The fields that hold objects."""
         places = [place for place, column in enumerate(self.columns) if column.framework == OBJECT]

@@ -115,6 +115,7 @@ class RowSamples(StoredSamples):
             if not isinstance(field, ObjectField):
                 held += field.arrays if isinstance(field, SparseField) else (field,)
         self.location = Location(tuple(held))
+        self._schemas: dict[tuple[tuple[str, str], ...], Schema] = {}
 
     @property
     def given(self) -> tuple[Any, ...]:
@@ -163,6 +164,13 @@ class RowSamples(StoredSamples):
 
     @override
     def schema(self, columns: Columns) -> Schema:
+        # The same for each loader with the same types of fields: loaders are made for every minibatch of a rollout.
+        key = tuple(columns)
+        if key not in self._schemas:
+            self._schemas[key] = self._make_schema(columns)
+        return self._schemas[key]
+
+    def _make_schema(self, columns: Columns) -> Schema:
         # Marks come after the fields.
         frameworks: list[str] = []
         compressed: list[Compressed] = []

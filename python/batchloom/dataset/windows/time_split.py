@@ -8,15 +8,15 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice
+from batchloom.arguments import choice, integer
 from batchloom.arrays import frames
 from batchloom.dataset.selection import share, share_number
 from batchloom.dataset.windows.timeline import Timeline
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, many
 
 Array = numpy.ndarray[Any, Any]
 
-ENDS = ("share", "index", "time")
+ENDS = ("share", "index", "time", "end")
 ROUNDINGS = ("exact", "tslib")
 BORDERS = ("ett-hour", "ett-minute")
 I64 = 2**63
@@ -28,7 +28,8 @@ def read_ends(
     """Return the end of each part as the engine takes it.
 
     Args:
-        ends: The share of each part, the step or the time at which it ends, or ``None`` for the rest.
+        ends: The share of each part, the step or the time at which it ends, or ``None`` for the rest. With
+            ``by="end"``, the steps of each part, at the end of each series.
         borders: One of :data:`BORDERS` in place of ``ends``, or ``None``.
         by: One of :data:`ENDS`, or ``None`` to infer it from ``ends``.
         rounding: One of :data:`ROUNDINGS`.
@@ -38,6 +39,8 @@ def read_ends(
     Raises:
         ArgumentError: No part, or an end that is not a share, step or time.
     """
+    if by == "end" and borders is None and rounding == "exact":
+        return _read_last_steps(ends, ranges)
     if borders is not None:
         ends = dict[str, Any](_read_borders(borders, ends))
     said, kind = _list_ends(ends, by)
@@ -52,6 +55,23 @@ def read_ends(
     return read if ends[last] is not None else [*read, (last, _native.PartEnd.rest())]
 
 
+def _read_last_steps(ends: dict[str, Any], ranges: Array) -> list[tuple[str, _native.PartEnd]]:
+    """Return the ends of parts of which each but the first has a number of steps, at the end of each series."""
+    if len(ends) < 2:
+        raise ArgumentError(f"by is 'end' with {many(len(ends), 'part')}; expected train=None, val=24, test=24 or such")
+    (first, rest), *last = ends.items()
+    if rest is not None:
+        raise ArgumentError(f"part {first} is {rest!r}; expected None for the first part, which has the other steps")
+    counts = {name: integer(name, count, least=1, most=I64 - 1) for name, count in last}
+    after, lengths = sum(counts.values()), ranges[:, 1] - ranges[:, 0]
+    read = []
+    for name in ends:
+        after -= counts.get(name, 0)
+        steps = [max(0, int(length) - after) for length in lengths]
+        read.append((name, _native.PartEnd.steps(_native.borrow(numpy.array(steps, numpy.int64), "part"))))
+    return read
+
+
 def _list_ends(ends: dict[str, Any], by: str | None) -> tuple[list[tuple[str, Any]], str]:
     """Return the parts that end somewhere, all but a rest, and the kind of their ends."""
     if not ends:
@@ -62,7 +82,10 @@ def _list_ends(ends: dict[str, Any], by: str | None) -> tuple[list[tuple[str, An
     *before, last = ends.items()
     for name, end in before:
         if end is None:
-            raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
+            raise ArgumentError(
+                f'part {name} is None, which means the rest; expected None for the last part only, or by="end" with the '
+                "steps of each later part"
+            )
     said = before if last[1] is None else [*before, last]
     return said, choice("by", by, ENDS) if by is not None else _kind_of_all(said)
 

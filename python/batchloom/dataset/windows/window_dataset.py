@@ -343,7 +343,9 @@ class WindowDataset(Dataset[Form]):
         Args:
             borders: The borders of a published evaluation, instead of parts: ``"ett-hour"`` or ``"ett-minute"``, the
                 12, 4 and 4 months of the ETT sets.
-            by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types.
+            by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types. With
+                ``"end"``, each part but the first has a number of steps, counted from the end of each series, whatever
+                its length, and the first has the other steps: ``split(by="end", train=None, val=24, test=24)``.
             rounding: ``"exact"`` adds shares as they are meant. ``"tslib"`` counts as the Time-Series-Library does: the
                 first and the last of three parts hold ``int(steps * share)`` steps, and the second one the rest.
             reach_back: If ``True``, inputs may reach into the previous part.
