@@ -83,8 +83,8 @@ def _list_ends(ends: dict[str, Any], by: str | None) -> tuple[list[tuple[str, An
     for name, end in before:
         if end is None:
             raise ArgumentError(
-                f'part {name} is None, which means the rest; expected None for the last part only, or by="end" with the '
-                "steps of each later part"
+                f"part {name} is None, which means the rest; expected None for the last part only, or "
+                'by="end" with the steps of each later part'
             )
     said = before if last[1] is None else [*before, last]
     return said, choice("by", by, ENDS) if by is not None else _kind_of_all(said)

@@ -43,7 +43,8 @@ def test_parts_are_the_last_steps_of_each_series(lengths, counts):
 
 def test_a_series_that_is_too_short_has_no_window_in_the_first_part():
     lengths = [40, 7]
-    train, val, test = bl.WindowDataset(make_series(lengths), INPUT, HORIZON).split(by="end", train=None, val=4, test=6)
+    dataset = bl.WindowDataset(make_series(lengths), INPUT, HORIZON, short="drop")
+    train, val, test = dataset.split(by="end", train=None, val=4, test=6)
     assert [horizons(part) for part in (train, val, test)] == [expected(lengths, [4, 6], part) for part in range(3)]
     assert {row[0] // 1000 for row in horizons(train)} == {0}
     assert {row[0] // 1000 for row in horizons(test)} == {0, 1}
