@@ -72,6 +72,7 @@ def interpreter():
         environment = kept | {name: str(value) for name, value in environment.items()}
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
         assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert "Exception ignored" not in done.stderr, done.stderr
         return done.stdout
 
     return run

@@ -250,7 +250,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
                     if end is not None and self.steps_taken >= end:
                         return
         finally:
-            self._go_on()
+            # As the interpreter ends, this may run when modules are gone already: only the engine is asked.
+            self._native.go_on()
 
     def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
         """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.

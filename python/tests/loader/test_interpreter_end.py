@@ -96,6 +96,21 @@ def test_threads_that_outlive_the_interpreter_leave_it_alone(interpreter):
     )
 
 
+def test_a_process_ends_with_iterations_under_way_and_says_nothing(interpreter):
+    """Globals of modules are gone by the time that a generator is closed."""
+    interpreter(
+        """
+        import batchloom as bl
+        import torch
+
+        loaders = [bl.DataLoader(bl.TensorDataset(torch.zeros(100)), 10) for _ in range(4)]
+        steps, (_, batches), rows = loaders[0].steps(None), next(loaders[1].epochs(3)), iter(loaders[2])
+        both = iter(bl.interleave({"a": loaders[3]}))
+        next(steps), next(batches), next(rows), next(both)
+        """
+    )
+
+
 @pytest.mark.parametrize("resident", [True, False])
 def test_a_process_ends_with_an_iteration_on_a_device_under_way(interpreter, resident):
     """Its workers may be about to ask the interpreter for memory. Twice: without care, two in three hung."""
