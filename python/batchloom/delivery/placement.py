@@ -67,7 +67,8 @@ class PlacementRequest:
     Attributes:
         device: A torch device; ``None`` for the CPU, where the engine forms batches.
         target: The place of batches of JAX; ``None`` for the CPU.
-        resident: ``True``, ``False``, ``"auto"``, or the bytes that data may take on the device.
+        resident: ``True``, ``False``, ``"auto"``, or the bytes that data may take on the device; ``"auto"`` where the
+            request names the CPU.
         copies: ``True`` if batches own their memory.
         is_static: ``True`` if batches are written into the same tensors.
         shard_size: Samples of a shard, or ``None``.
@@ -95,6 +96,9 @@ class PlacementRequest:
         self.is_there = there is not None
         self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
+        if device is not None and self.device is None and self.target is None:
+            # The device of a script is the CPU today: its data is there, and the engine forms batches fastest.
+            self.resident = "auto"
         if self.is_there:
             self._require_there(there)
         if self.device is not None and output not in (None, DEVICE_FRAMEWORK):
