@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from batchloom.arguments import integer
-from batchloom.errors import LoaderError, StateError
+from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.integrations.keras_adapter import LoaderAdapter, adapter_of
 from batchloom.integrations.requirement import require
 from batchloom.loader.interleave import Interleaved
@@ -43,6 +42,7 @@ class ExactBackup(keras.callbacks.Callback):  # type: ignore[misc, unused-ignore
         epoch: The epoch that the run begins or resumes with, for ``initial_epoch``.
 
     Raises:
+        ArgumentError: The number of batches makes no sense.
         StateError: The file in the folder is damaged.
     """
 
@@ -51,7 +51,9 @@ class ExactBackup(keras.callbacks.Callback):  # type: ignore[misc, unused-ignore
     ) -> None:
         super().__init__()
         self._folder, self._loader = Path(folder), loader
-        self._every = None if every is None else integer("every", every, least=1)
+        if every is not None and (type(every) is not int or every < 1):
+            raise ArgumentError(f"every is {every!r}; expected a number of batches from 1, or None for ends of epochs")
+        self._every = every
         self._saved = self._read()
         self.epoch: int = 0 if self._saved is None else self._saved["epoch"]
         # The batches that were used since fit() began, and of them before the epoch under way.

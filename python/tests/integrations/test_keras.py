@@ -239,6 +239,16 @@ for options, data in [({"y": rows}, loader()), ({"batch_size": 4}, loader()), ({
     except bl.ArgumentError as error:
         found["refused"].append(str(error))
 place = os.path.join(folder, "refused")
+with contextlib.suppress(bl.ArgumentError):
+    ExactBackup(place, loader(), every=0)
+    raise AssertionError
+os.mkdir(place)
+with open(os.path.join(place, "state.json"), "w") as file:
+    file.write("{")
+with contextlib.suppress(bl.StateError):
+    ExactBackup(place, loader())
+    raise AssertionError
+os.remove(os.path.join(place, "state.json"))
 data = loader()
 with contextlib.suppress(KeyboardInterrupt):
     fit(data, epochs=2, callbacks=[ExactBackup(place, data), Stop(12)])
