@@ -18,12 +18,12 @@ from bench.resume.run import EVENTS
 PAGE = BENCH.parent / "docs" / "trainers" / "README.md"
 START, END = "<!-- The tables of python -m bench.resume.table -->\n", "<!-- The end of the tables -->\n"
 TRAINERS = {
-    "loop": "torchrun loop",
+    "loop": "loop",
     "lightning": "Lightning",
     "accelerate": "Accelerate",
     "hf": "HF Trainer",
-    "ray": "Ray Train",
-    "jax": "JAX, two processes",
+    "ray": "Ray",
+    "jax": "JAX",
 }
 LOADERS = {
     "batchloom": "**batchloom**",
@@ -40,7 +40,7 @@ RULES = {
     "turns": "Two loaders that take turns",
 }
 COLUMNS = ("whole", *(name for name, _, _ in EVENTS))
-HEADS = ("not killed", "mid-epoch", "half the ranks", "twice the ranks", "last batch", "half the ranks", "twice")
+HEADS = ("not killed", "mid-epoch", "half", "twice", "last batch", "half", "twice")
 FAILED = " (the run ended with an error)"
 FOUND = re.compile(r"(\d+) lost, (\d+) repeated(?:, (same|another) order)?")
 

@@ -4,12 +4,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-FRAMEWORKS = ("accelerate", "darts", "hf", "lightning", "neuralforecast", "pytorch_forecasting", "ray")
+FRAMEWORKS = ("accelerate", "darts", "hf", "keras", "lightning", "neuralforecast", "pytorch_forecasting", "ray")
 
 if TYPE_CHECKING:
     from batchloom.integrations import accelerate as accelerate
     from batchloom.integrations import darts as darts
     from batchloom.integrations import hf as hf
+    from batchloom.integrations import keras as keras
     from batchloom.integrations import lightning as lightning
     from batchloom.integrations import neuralforecast as neuralforecast
     from batchloom.integrations import pytorch_forecasting as pytorch_forecasting

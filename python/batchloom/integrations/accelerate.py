@@ -15,6 +15,7 @@ from typing import Any, overload
 
 from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError, many
 from batchloom.integrations.claim import claim
+from batchloom.integrations.rank_checks import refuse_other_rank, refuse_short
 from batchloom.integrations.requirement import require
 from batchloom.loader.inside import skip
 from batchloom.loader.interleave import LOADERS, Interleaved, is_between_epochs, is_under_way, latest_step
@@ -185,12 +186,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
         raise ArgumentError(
             f"found a {type(loader).__name__}; expected a loader of batchloom. Others are for accelerator.prepare()"
         )
-    if (loader.rank, loader.world_size) != (accelerator.process_index, accelerator.num_processes):
-        raise ArgumentError(
-            f"the loader is rank {loader.rank} of {loader.world_size}, and the accelerator process "
-            f"{accelerator.process_index} of {accelerator.num_processes}; expected the same: leave "
-            "out rank=, world_size= and distributed="
-        )
+    refuse_other_rank(loader, "accelerator", accelerator.process_index, accelerator.num_processes)
     refuse_short(loader)
     claim(loader, accelerator)
     prepared = PreparedLoader(
@@ -199,16 +195,6 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
     accelerator._dataloaders.append(prepared)
     _teach(accelerator)
     return prepared
-
-
-def refuse_short(loader: DataLoader | Interleaved) -> None:
-    """Refuse a loader with fewer steps on some processes: the other processes would wait in collectives."""
-    parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
-    if loader.world_size > 1 and any(part.plan().options.uneven == "short" for part in parts):
-        raise ArgumentError(
-            f'uneven is "short", so some of the {loader.world_size} processes take one step less, and others wait for '
-            'them; expected "mask" or "pad"'
-        )
 
 
 def _teach(accelerator: accelerate.Accelerator) -> None:

@@ -16,9 +16,10 @@ from itertools import islice
 from typing import Any
 
 from batchloom.batching.rules import FixedSize, LengthBuckets
-from batchloom.errors import ArgumentError, StateError, many
-from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
+from batchloom.errors import StateError, many
+from batchloom.integrations.accelerate import PreparedLoader, prepare, skip_first_batches
 from batchloom.integrations.claim import claim, release
+from batchloom.integrations.rank_checks import refuse_other_rank, refuse_short
 from batchloom.integrations.requirement import require
 from batchloom.loader.interleave import LOADERS, Interleaved, lengths
 from batchloom.loader.loader import DataLoader
@@ -217,12 +218,7 @@ class TrainerMixin:
 
     def _check_rank(self, loader: DataLoader | Interleaved) -> None:
         args = self.args  # type: ignore[attr-defined]
-        if (loader.rank, loader.world_size) != (args.process_index, args.world_size):
-            raise ArgumentError(
-                f"the loader is rank {loader.rank} of {loader.world_size}, and the trainer process "
-                f"{args.process_index} of {args.world_size}; expected the same: leave out rank=, world_size= and "
-                "distributed="
-            )
+        refuse_other_rank(loader, "trainer", args.process_index, args.world_size)
         refuse_short(loader)
 
 

@@ -78,9 +78,10 @@ def restore(loader: Any) -> None:
         loader: The loader that Lightning calls ``set_epoch`` of.
     """
     fit = _caller("on_advance_start", "epoch_loop")
-    if fit is None or not fit._combined_loader_states_to_load or not _holds(fit, loader):
+    states = None if fit is None else fit._combined_loader_states_to_load
+    if not states or not _holds(fit, loader):
         return
-    states, fit._combined_loader_states_to_load = fit._combined_loader_states_to_load, []
+    fit._combined_loader_states_to_load = []
     stateful = [each for each in combined_of(fit).flattened if isinstance(each, _Stateful)]
     for each, state in zip(stateful, states, strict=True):
         if isinstance(each, LOADERS):

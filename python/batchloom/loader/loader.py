@@ -22,6 +22,7 @@ from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, Error, RangeError, StateError, many
 from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.introductions import introduce_loaders
 from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
 from batchloom.loader.source import LoaderSamples
@@ -168,6 +169,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
         self._is_over = False
         self._own = frozenset((*vars(self), "_own"))
+        introduce_loaders()
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
 

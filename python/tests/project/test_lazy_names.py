@@ -65,7 +65,8 @@ def test_integrations_are_found_without_importing_a_framework(interpreter):
 
 
 @pytest.mark.parametrize("name", bl.integrations.FRAMEWORKS)
-def test_each_integration_is_an_attribute(name):
+def test_each_integration_is_an_attribute(name, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
     for package in {"hf": ("transformers", "accelerate")}.get(name, (name,)):
         pytest.importorskip(package)
     assert getattr(bl.integrations, name).__name__ == f"batchloom.integrations.{name}"
