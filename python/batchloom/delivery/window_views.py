@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 View = tuple[int, int, int]
-"""A batch that is one view: the row with which its first window begins, the number of its windows, and the number of
-rows from one window to the next."""
+"""A batch that is one view: its first row, the number of its windows, and the rows from one window to the next."""
 
 
 @dataclass(frozen=True)
