@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, Unpack, overload
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, integer
+from batchloom.batching.rules import Rule
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples, with_samples
@@ -34,17 +35,7 @@ from batchloom.errors import ArgumentError, RangeError, many
 Array = numpy.ndarray[Any, Any]
 
 
-@answer_unknown_keywords(
-    **dict.fromkeys(("seq_len", "lookback", "context_length", "input_size", "max_encoder_length"), "input_len"),
-    **dict.fromkeys(("pred_len", "prediction_length", "forecast_horizon", "output_len", "h"), "horizon"),
-    **dict.fromkeys(("item_id", "unique_id", "group_ids", "series_id"), "id"),
-    **dict.fromkeys(("timestamp", "time_idx", "ds"), "time"),
-    **dict.fromkeys(("target", "target_columns"), "targets"),
-    **dict.fromkeys(("step", "step_size", "shift"), "stride"),
-    **dict.fromkeys(("static_features", "static_covariates"), "static"),
-    **dict.fromkeys(("past_covariates", "hist_exog_list"), "past"),
-    **dict.fromkeys(("future_covariates", "known_covariates", "futr_exog_list"), "future"),
-)
+@answer_unknown_keywords
 class WindowDataset(Dataset[Form]):
     """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
@@ -500,6 +491,10 @@ class WindowSamples(StoredSamples):
     @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:
         return self.array_windows.row_shapes()
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return self.array_windows.extras
 
     @override
     def schema(self, columns: Columns) -> Schema:
