@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, boolean, choice, integer
+from batchloom.arguments import U32, answer_unknown_keywords, boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
@@ -26,6 +26,7 @@ from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, longest, read_sizes
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -52,6 +53,7 @@ class GroupStats:
     """Rows of longer groups that an epoch leaves out."""
 
 
+@answer_unknown_keywords
 class GroupDataset(Dataset[Form]):
     """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 
@@ -256,6 +258,11 @@ class GroupSamples(StoredSamples):
     @override
     def engine(self) -> _native.Dataset:
         return self._engine
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        # In a dict, ids are an array that no name was given for; in a tuple, other fields have their places by them.
+        return [*([IDS] if self._named else []), *super().list_extras(rule)]
 
     @override
     def padded_fields(self) -> Mapping[str, str]:

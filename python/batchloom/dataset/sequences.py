@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arguments import answer_unknown_keywords
 from batchloom.arrays.field import BorrowedArray
-from batchloom.arrays.frames import as_array, as_list
-from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
+from batchloom.dataset.object_field import ObjectField
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.variable import Variable, is_variable, variable
+from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
+from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
 
+@answer_unknown_keywords
 class SequenceDataset(Dataset[Dicts]):
     """Sequences of any length, with fixed arrays beside them.
 
@@ -87,11 +90,22 @@ class SequenceDataset(Dataset[Dicts]):
     _samples: SequenceSamples
 
     def __init__(
-        self, /, *, sizes: Any = None, own_lengths: Sequence[str] = (), of: str = "max", **fields: Any
+        self,
+        table: Any = None,
+        /,
+        *,
+        sizes: Any = None,
+        own_lengths: Sequence[str] = (),
+        of: str = "max",
+        **fields: Any,
     ) -> None:
-        if not fields:
-            raise DataError("the dataset has no fields; expected at least one sequence field, by name")
-        self._samples = SequenceSamples(fields, sizes, own_lengths, of)
+        if table is None and not fields:
+            raise DataError("the dataset has no fields; expected at least one sequence field, by name, or a table")
+        names = _names(own_lengths)
+        columns = {} if table is None else read_table(table, names)
+        for name in (name for name in fields if name in columns):
+            raise ArgumentError(f"field {name} is a column of the table, and is given by name; expected one of them")
+        self._samples = _rebuild(fields, sizes, names, of, columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,14 +137,11 @@ class SequenceSamples(StoredSamples):
 
     has_next_tokens = True
 
-    def __init__(self, fields: Mapping[str, Any], sizes: Any, own_lengths: Any, of: Any) -> None:
-        self.own_lengths, self._of = _names(own_lengths), of
+    def __init__(self, fields: Fields, sizes: Any, own_lengths: list[str], of: Any) -> None:
+        self.own_lengths, self._of = own_lengths, of
+        self.fields = fields = use_attention_mask(fields, own_lengths)
         self._require_free(fields)
         self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
-        self.fields: dict[str, Variable | BorrowedArray] = {
-            name: variable(name, data) if is_variable(data) else BorrowedArray(name, as_array(name, data))
-            for name, data in ((name, as_list(data)) for name, data in fields.items())
-        }
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
             for name, field in self.fields.items()
@@ -138,9 +149,8 @@ class SequenceSamples(StoredSamples):
         own = None if self._own is None else _native.borrow(self._own, "sizes")
         self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
         self._sizes = read_sizes(self._engine.sizes())
-        self.location = Location(
-            tuple(field.values if isinstance(field, Variable) else field for field in self.fields.values())
-        )
+        arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
+        self.location = Location(tuple(field.values if isinstance(field, Variable) else field for field in arrays))
 
     def _require_free(self, fields: Mapping[str, Any]) -> None:
         """Refuse names that batches use themselves, and sizes of no field."""
@@ -197,6 +207,11 @@ class SequenceSamples(StoredSamples):
         own = None if self._own is None else self._own[first:end]
         return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
 
+    @property
+    @override
+    def object_fields(self) -> list[str]:
+        return [name for name, field in self.fields.items() if isinstance(field, ObjectField)]
+
     @override
     def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
         return tuple(field for field in self.fields.values() if isinstance(field, BorrowedArray))
@@ -213,7 +228,8 @@ class SequenceSamples(StoredSamples):
     def schema(self, columns: Columns) -> Schema:
         first = next(iter(self.variable.values()))
         with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(with_frameworks), named=True, ragged=True)
+        longest = self.extras.longest_after(len(self.fields))
+        return Schema(tuple(with_frameworks), named=True, ragged=True, longest=longest)
 
     @override
     def device_data(self) -> DeviceData:
@@ -257,7 +273,9 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        own = self.samples.own_lengths
+        own, objects = self.samples.own_lengths, self.samples.object_fields
+        if objects:
+            return f"field {objects[0]} holds objects, which stay in memory"
         return f"field {own[0]} has lengths of its own" if own else super().why_not_gathered(conversions)
 
     @override
@@ -273,7 +291,7 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
                 fields[name] = replace(on_device, fetch=add_conversion(options, name, on_device.fetch))
             else:
                 fields[name] = ragged.Fixed(add_conversion(options, name, partial(resident.rows_of, field)))
-        return ragged.Ragged(fields, options, BOUNDARIES in options.names)
+        return ragged.Ragged(fields, options, self.samples.extras.is_packed)
 
 
 def _names(own_lengths: Any) -> list[str]:
@@ -283,5 +301,9 @@ def _names(own_lengths: Any) -> list[str]:
     return list(own_lengths)
 
 
-def _rebuild(fields: dict[str, Any], sizes: Any, own_lengths: Sequence[str], of: str) -> SequenceSamples:
-    return SequenceSamples(fields, sizes, own_lengths, of)
+def _rebuild(
+    fields: dict[str, Any], sizes: Any, own_lengths: list[str], of: Any, columns: Fields | None = None
+) -> SequenceSamples:
+    """Return the samples of fields, and of columns that were read."""
+    own_fields = {name: read_field(name, data) for name, data in fields.items()}
+    return SequenceSamples({**(columns or {}), **own_fields}, sizes, own_lengths, of)

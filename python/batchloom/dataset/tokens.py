@@ -28,6 +28,7 @@ from batchloom.errors import ArgumentError, DataError
 from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -64,10 +65,7 @@ class TokenStats:
     """Places without a token, after the ends of rows; beside longer pieces, batches pad short ones further."""
 
 
-@answer_unknown_keywords(
-    **dict.fromkeys(("block_size", "context_length", "sequence_length", "max_seq_len", "chunk_size"), "seq_len"),
-    **dict.fromkeys(("eos_token_id", "eos_id", "eod"), "separator"),
-)
+@answer_unknown_keywords
 class TokenDataset(Dataset[Tuples]):
     """Documents of tokens as one stream, in pieces of ``seq_len`` tokens with the next token of each as its label.
 
@@ -320,6 +318,10 @@ class TokenSamples(StoredSamples):
         release(self.field)
 
     @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return list(self.names[2:])
+
+    @override
     def schema(self, columns: Columns) -> Schema:
         framework = self.field.framework
         return Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
@@ -382,7 +384,8 @@ class TokensOnDevice(SamplesOnDevice[TokenSamples]):
         samples = self.samples
         tokens = partial(resident.rows_of, samples.field)
         pads = samples.options["tail"] != "drop"
-        return Tokens(tokens, samples.options["separator"], samples.names[2:], pads=pads)
+        extras = [name for name in samples.names[2:] if name in options.names]
+        return Tokens(tokens, samples.options["separator"], extras, options.marks, pads=pads)
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
