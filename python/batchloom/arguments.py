@@ -293,7 +293,7 @@ def answer_unknown_keywords(kind: Class) -> Class:
     named = [name for name, each in parameters.items() if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
 
     @functools.wraps(construct)
-    def initialise(self: Any, *arguments: Any, **keywords: Any) -> None:
+    def initialise(self: Any, /, *arguments: Any, **keywords: Any) -> None:
         if takes_fields:
             _refuse_options_among_fields(owner, keywords, named)
         try:

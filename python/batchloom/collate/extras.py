@@ -26,11 +26,11 @@ def read_extras(extras: Any) -> frozenset[str] | None:
         return None
     if isinstance(extras, str):
         raise ArgumentError(f"extras is {extras!r}; expected names in a tuple, as in extras=({extras!r},)")
-    is_listed = isinstance(extras, Iterable) and not isinstance(extras, Mapping | bytes)
-    names = list(extras) if is_listed else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise ArgumentError(f"extras is {extras!r}; expected names in a tuple, () for none, or None for all")
-    return frozenset(names)
+    if isinstance(extras, Iterable) and not isinstance(extras, Mapping | bytes):
+        names = list(extras)
+        if all(isinstance(name, str) for name in names):
+            return frozenset(names)
+    raise ArgumentError(f"extras is {extras!r}; expected names in a tuple, () for none, or None for all")
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,11 @@ class ConcatDataset(Dataset[Any]):
         return self._samples.datasets
 
     @property
+    def source(self) -> bool:
+        """``True`` if batches hold the number of the dataset that each sample is of."""
+        return self._samples.says_source
+
+    @property
     def sizes(self) -> Sizes | None:
         """The size of each sample; ``None`` if all count the same."""
         return self._samples.sizes()

@@ -21,7 +21,7 @@ from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
 from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
-from batchloom.errors import ArgumentError, DataError, many
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
 
 if TYPE_CHECKING:
@@ -52,7 +52,15 @@ class SequenceDataset(Dataset[Dicts]):
     product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens) have the
     same sizes, sample by sample.
 
-    A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`.
+    A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`, or a list of texts or other
+    objects, which batches hold as lists.
+
+    ``SequenceDataset(table)`` has a field for each column of a table: lists are variable fields, and all else is fixed,
+    as are lists of one length beside others. Rows are those that the table shows, whichever were selected or shuffled.
+    Integers of a ``datasets.Dataset`` become int64, as its tensors are; frames keep their types.
+
+    An ``attention_mask`` of the data, of 0 and 1, is no field: it marks the elements that are data, so that samples are
+    without padding, and batches make their mask of that.
 
     The contents of a batch depend on the rule:
 
@@ -62,6 +70,8 @@ class SequenceDataset(Dataset[Dicts]):
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
+    What comes with the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
+
     The samples of a batch are sorted, longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
     Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
@@ -70,6 +80,8 @@ class SequenceDataset(Dataset[Dicts]):
     that truncate, are refused.
 
     Args:
+        table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
+            names.
         fields: The fields by name.
         sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
         own_lengths: The names of variable fields with other sizes than the rest.
@@ -80,9 +92,9 @@ class SequenceDataset(Dataset[Dicts]):
             budget bounds its padded elements, and no other.
 
     Raises:
-        ArgumentError: A name that batches use themselves.
+        ArgumentError: A name that batches use themselves, or a table that is none.
         DataError: Fields that disagree (the message names the sample); offsets that decrease or leave the values;
-            nulls; no variable field.
+            nulls; no variable field; an ``attention_mask`` that leaves out elements between others.
         DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
@@ -122,6 +134,16 @@ class SequenceDataset(Dataset[Dicts]):
         """The size of each sample, or the numbers given as ``sizes``: plans sort, count and budget by them."""
         return self._samples.sizes()
 
+    @property
+    def own_lengths(self) -> tuple[str, ...]:
+        """The names of the fields with other sizes than the rest."""
+        return tuple(self._samples.own_lengths)
+
+    @property
+    def of(self) -> str:
+        """The size of a sample whose fields have sizes of their own: ``"max"``, ``"sum"`` or the name of a field."""
+        return self._samples.of
+
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._samples.fields.values())
         return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
@@ -133,14 +155,16 @@ class SequenceSamples(StoredSamples):
     Attributes:
         fields: The fields by name.
         own_lengths: The names of the fields with sizes of their own.
+        of: The size of a sample whose fields have sizes of their own.
     """
 
     has_next_tokens = True
 
-    def __init__(self, fields: Fields, sizes: Any, own_lengths: list[str], of: Any) -> None:
-        self.own_lengths, self._of = own_lengths, of
+    def __init__(self, fields: Fields, sizes: Any, own_lengths: list[str], of: str) -> None:
+        self.own_lengths, self.of = own_lengths, of
         self.fields = fields = use_attention_mask(fields, own_lengths)
         self._require_free(fields)
+        self._require_sequences()
         self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
@@ -154,7 +178,7 @@ class SequenceSamples(StoredSamples):
 
     def _require_free(self, fields: Mapping[str, Any]) -> None:
         """Refuse names that batches use themselves, and sizes of no field."""
-        of = self._of
+        of = self.of
         if not isinstance(of, str):
             raise ArgumentError(f'of is {of!r}; expected "max", "sum" or the name of a field')
         if of != "max" and not self.own_lengths:
@@ -165,6 +189,15 @@ class SequenceSamples(StoredSamples):
         for name in fields:
             if name in extra or (self.own_lengths and name in ("max", "sum")):
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
+
+    def _require_sequences(self) -> None:
+        """Refuse objects without sequences beside them: they are mostly meant to be sequences."""
+        objects = [field for field in self.fields.values() if isinstance(field, ObjectField)]
+        if objects and not self.variable:
+            raise DTypeError(
+                f"field {objects[0].label} holds objects, as {objects[0].values[0]!r:.80}, and no other field "
+                "sequences; expected arrays or lists of numbers: batches hold objects as they are"
+            )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -195,7 +228,7 @@ class SequenceSamples(StoredSamples):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.given, self._own, self.own_lengths, self._of)
+        return _rebuild, (self.given, self._own, self.own_lengths, self.of)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -205,7 +238,7 @@ class SequenceSamples(StoredSamples):
         first, end = selection.range
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
         own = None if self._own is None else self._own[first:end]
-        return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
+        return (_rebuild, (fields, own, self.own_lengths, self.of)), selection.cut(*selection.range)
 
     @property
     @override

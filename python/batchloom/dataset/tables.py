@@ -156,7 +156,7 @@ def _read_mask(mask: Variable) -> Array:
         DataError: A value is neither 0 nor 1, or a sample has marked elements on both sides of others.
     """
     values = numpy.asarray(host(f"field {ATTENTION}", _elements(mask)))
-    kept = values == 1
+    kept: Array = values == 1
     if not (kept | (values == 0)).all():
         raise DataError(f"field {ATTENTION} holds {values[~(kept | (values == 0))][0]}; expected 0 and 1")
     offsets = mask.offsets - mask.offsets[0]
@@ -177,14 +177,10 @@ def _fix_other_lengths(fields: Fields, own_lengths: Collection[str]) -> Fields:
     """Return fields of which those whose samples have one length, and not that of their sample, are arrays of rows."""
     lists = {name: field for name, field in fields.items() if isinstance(field, Variable) and field.shapes is None}
     lengths = {name: numpy.diff(field.offsets) for name, field in lists.items() if name not in own_lengths}
-    varying = (each for each in lengths.values() if len({*each.tolist()}) > 1)
-    usual = next(varying, next(iter(lengths.values()), None))
-    fixed = {
-        name: _join_rows(lists[name], each)
-        for name, each in lengths.items()
-        if not numpy.array_equal(each, usual) and len({*each.tolist()}) == 1
-    }
-    return fields | fixed
+    same = {name: each for name, each in lengths.items() if len({*each.tolist()}) == 1}
+    usual = next((each for name, each in lengths.items() if name not in same), next(iter(lengths.values()), None))
+    others = (name for name, each in same.items() if usual is not None and not numpy.array_equal(each, usual))
+    return fields | {name: _join_rows(lists[name], same[name]) for name in others}
 
 
 def _join_rows(field: Variable, lengths: Array) -> BorrowedArray:

@@ -71,7 +71,7 @@ class TokenDataset(Dataset[Tuples]):
 
     The stream is never copied together: documents are borrowed from their arrays, and may come in another order in each
     epoch. Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, with ``y`` one token after ``x``, followed by
-    ``position_ids``, ``segment_ids`` and ``resets`` on request.
+    ``position_ids``, ``segment_ids`` and ``resets`` on request: their extras (``extras=`` of a loader).
 
     With ``mode="chunk"``, the stream is sliced in pieces. ``shuffle=`` of the loader chooses the random order:
     ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
@@ -185,6 +185,32 @@ class TokenDataset(Dataset[Tuples]):
         """``"drop"``, ``"pad"`` or ``"short"``."""
         tail: str = self._samples.options["tail"]
         return tail
+
+    @property
+    def separator(self) -> int | None:
+        """The token between documents; ``None`` for none."""
+        token: int | None = self._samples.options["separator"]
+        return token
+
+    @property
+    def position_ids(self) -> bool:
+        """``True`` if batches hold the position of each token in its document."""
+        return bool(self._samples.options["position_ids"])
+
+    @property
+    def segment_ids(self) -> bool:
+        """``True`` if batches hold the number of each token's document in the piece."""
+        return bool(self._samples.options["segment_ids"])
+
+    @property
+    def resets(self) -> bool:
+        """``True`` if batches hold a mask of the tokens that begin a document."""
+        return bool(self._samples.options["resets"])
+
+    @property
+    def jitter(self) -> bool:
+        """``True`` if the first piece begins at another token in each epoch."""
+        return bool(self._samples.options["jitter"])
 
     def stats(self, rows: int = 1) -> TokenStats:
         """Return the counts of the stream, and of the tokens that an epoch leaves out.

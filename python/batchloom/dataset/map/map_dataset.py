@@ -127,6 +127,26 @@ class MapDataset(Dataset[Any]):
         """The size of each sample; ``None`` if all count the same."""
         return self._samples.sizes()
 
+    @property
+    def fn(self) -> Callable[..., Any] | None:
+        """The function that makes a sample of an item; ``None`` if items are samples."""
+        return self._samples.source.fn
+
+    @property
+    def columns(self) -> tuple[str | int, ...] | None:
+        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
+        return self._samples.options.columns
+
+    @property
+    def on_error(self) -> str:
+        """``"raise"`` or ``"skip"``."""
+        return self._samples.options.on_error
+
+    @property
+    def workers(self) -> str:
+        """``"threads"`` or ``"processes"``."""
+        return self._samples.options.workers
+
     def __repr__(self) -> str:
         items, fn = self._samples.source.items, self._samples.source.fn
         named = "" if fn is None else f", {getattr(fn, '__name__', fn)}"

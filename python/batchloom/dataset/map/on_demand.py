@@ -131,7 +131,7 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
-        described = [] if self.own_sizes is None else PACKED if isinstance(rule, Packing) else PADDED
+        described: Sequence[str] = () if self.own_sizes is None else PACKED if isinstance(rule, Packing) else PADDED
         return [*described, *([MARKS[1]] if self.options.on_error == "skip" else [])]
 
     @override

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, Unpack, overload
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, integer
+from batchloom.arrays.copying import copy_argument
 from batchloom.batching.rules import Rule
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows
@@ -28,7 +29,7 @@ from batchloom.dataset.windows.shape_arguments import read_shape
 from batchloom.dataset.windows.sliding import slide
 from batchloom.dataset.windows.stats import WindowStats, count
 from batchloom.dataset.windows.time_split import read_ends, read_origin
-from batchloom.dataset.windows.window_options import WindowOptions
+from batchloom.dataset.windows.window_options import WindowAttributes, WindowOptions
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, RangeError, many
 
@@ -36,7 +37,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 @answer_unknown_keywords
-class WindowDataset(Dataset[Form]):
+class WindowDataset(Dataset[Form], WindowAttributes):
     """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
     Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
@@ -59,6 +60,8 @@ class WindowDataset(Dataset[Form]):
 
     Such steps are zeros. ``pad_value=`` of a loader, or ``bl.Field(pad=...)``, puts other numbers there, or
     ``"edge"``, the nearest step of the series; a part of a split is a series of its own. ``dataset[k]`` keeps zeros.
+
+    Masks, and what ``index`` adds, are the extras of a batch: ``extras=`` of a loader chooses among them.
 
     With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict with these by name.
 
@@ -189,6 +192,10 @@ class WindowDataset(Dataset[Form]):
         shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
         covariates = Covariates(past, future, labels, labels_of, static)
         options = SeriesOptions(id, time, freq, fill, columns, targets, marks)
+        given = {"id": id, "freq": freq, "fill": fill, "columns": columns, "targets": targets, "input_len": input_len}
+        given |= {"labels_of": labels_of, "mask": mask, "patch_len": patch_len, "patch_stride": patch_stride}
+        given |= {"patch_pad": patch_pad, "index": index, "short": short, "sampled_by": sampled_by} | lengths
+        vars(self).update({name: copy_argument(value) for name, value in given.items()})
         self._samples = WindowSamples(Series.read(series, options, covariates, shape), shape, Part())
 
     @property
