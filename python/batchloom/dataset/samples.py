@@ -146,7 +146,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     Attributes:
         selection: The samples that were selected of the data; ``None`` for all.
         unit: The word for what is selected.
-        extras: What the batches of a loader hold beside the fields of samples.
+        extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
     """
 
     selection: _native.Selection | None = None

@@ -56,11 +56,11 @@ class SequenceDataset(Dataset[Dicts]):
     objects, which batches hold as lists.
 
     ``SequenceDataset(table)`` has a field for each column of a table: lists are variable fields, and all else is fixed,
-    as are lists of one length beside others. Rows are those that the table shows, whichever were selected or shuffled.
-    Integers of a ``datasets.Dataset`` become int64, as its tensors are; frames keep their types.
+    and so are lists of one length if sequences have other lengths. Rows are those that the table shows, whichever were
+    selected or shuffled. Integers of a ``datasets.Dataset`` become int64, as its tensors are; frames keep their types.
 
-    An ``attention_mask`` of the data, of 0 and 1, is no field: it marks the elements that are data, so that samples are
-    without padding, and batches make their mask of that.
+    An ``attention_mask`` of 0 and 1 is no field: it marks the elements that are data. Samples then are without padding,
+    and batches have the mask of these samples.
 
     The contents of a batch depend on the rule:
 
@@ -70,7 +70,7 @@ class SequenceDataset(Dataset[Dicts]):
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
-    What comes with the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
+    The entries beside the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
 
     The samples of a batch are sorted, longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
@@ -92,9 +92,9 @@ class SequenceDataset(Dataset[Dicts]):
             budget bounds its padded elements, and no other.
 
     Raises:
-        ArgumentError: A name that batches use themselves, or a table that is none.
+        ArgumentError: A name that batches use themselves, or an object that is no table.
         DataError: Fields that disagree (the message names the sample); offsets that decrease or leave the values;
-            nulls; no variable field; an ``attention_mask`` that leaves out elements between others.
+            nulls; no variable field; an ``attention_mask`` with a gap.
         DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
@@ -141,7 +141,7 @@ class SequenceDataset(Dataset[Dicts]):
 
     @property
     def of(self) -> str:
-        """The size of a sample whose fields have sizes of their own: ``"max"``, ``"sum"`` or the name of a field."""
+        """The size of a sample with fields of other sizes: ``"max"``, ``"sum"`` or the name of a field."""
         return self._samples.of
 
     def __repr__(self) -> str:
@@ -154,8 +154,8 @@ class SequenceSamples(StoredSamples):
 
     Attributes:
         fields: The fields by name.
-        own_lengths: The names of the fields with sizes of their own.
-        of: The size of a sample whose fields have sizes of their own.
+        own_lengths: The names of the fields with separate sizes.
+        of: The size of a sample with such fields.
     """
 
     has_next_tokens = True

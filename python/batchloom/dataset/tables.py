@@ -1,9 +1,9 @@
-"""Tables whose columns are fields of sequences: a `datasets.Dataset`, a frame, or a dict of columns.
+"""Tables with fields of sequences as columns: a `datasets.Dataset`, a frame, or a dict of columns.
 
 Promises:
 
 - Columns hold the rows that a table shows, in its order, whichever were selected or shuffled before.
-- An attention mask decides what samples are: the elements that it marks. It is no field, since batches make theirs.
+- An attention mask decides which elements samples have. It is no field, since batches have a mask anyway.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def read_table(table: Any, own_lengths: Collection[str]) -> Fields:
 
     Args:
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns.
-        own_lengths: The names of fields with sizes of their own.
+        own_lengths: The names of fields with separate sizes.
 
     Raises:
-        ArgumentError: It is no table.
+        ArgumentError: It is another object.
     """
     is_hugging_face = hasattr(type(table), "with_format") and not isinstance(table, Mapping)
     columns = _columns_of_datasets(table) if is_hugging_face else _columns(table)
@@ -101,12 +101,12 @@ def _columns_of_datasets(table: Any) -> dict[str, Any]:
 
 
 def use_attention_mask(fields: Fields, own_lengths: Collection[str] = ()) -> Fields:
-    """Return fields without an attention mask, and of those with its lengths only the elements that it marks.
+    """Return fields without an attention mask; fields with its lengths have only the elements that it marks.
 
     Where a mask is an array, samples are padded to one length: arrays of that length are sequences then.
 
     Raises:
-        DataError: The mask fits no field, holds other values than 0 and 1, or leaves out elements between others.
+        DataError: The mask fits no field, holds other values than 0 and 1, or leaves out elements in the middle.
     """
     given = fields.get(ATTENTION)
     if given is None or ATTENTION in own_lengths:
@@ -132,7 +132,7 @@ def use_attention_mask(fields: Fields, own_lengths: Collection[str] = ()) -> Fie
 
 
 def _split_rows(field: SequenceField, shape: tuple[int, ...]) -> SequenceField:
-    """Return an array of ``shape``, or of ``shape`` with more dimensions, as sequences of one length; others as is."""
+    """Return an array of ``shape``, which may have more dimensions, as sequences of one length; else the field."""
     if isinstance(field, Variable) or len(shape) != 2 or tuple(field.tensor.shape[:2]) != shape:
         return field
     samples, length = shape
@@ -153,7 +153,7 @@ def _read_mask(mask: Variable) -> Array:
     """Return the elements that an attention mask marks, as booleans.
 
     Raises:
-        DataError: A value is neither 0 nor 1, or a sample has marked elements on both sides of others.
+        DataError: A value is neither 0 nor 1, or a sample has marked elements on both sides of a gap.
     """
     values = numpy.asarray(host(f"field {ATTENTION}", _elements(mask)))
     kept: Array = values == 1
@@ -174,7 +174,7 @@ def _read_mask(mask: Variable) -> Array:
 
 
 def _fix_other_lengths(fields: Fields, own_lengths: Collection[str]) -> Fields:
-    """Return fields of which those whose samples have one length, and not that of their sample, are arrays of rows."""
+    """Return fields; sequences of one length are arrays of rows where other sequences have other lengths."""
     lists = {name: field for name, field in fields.items() if isinstance(field, Variable) and field.shapes is None}
     lengths = {name: numpy.diff(field.offsets) for name, field in lists.items() if name not in own_lengths}
     same = {name: each for name, each in lengths.items() if len({*each.tolist()}) == 1}
@@ -191,7 +191,7 @@ def _join_rows(field: Variable, lengths: Array) -> BorrowedArray:
 
 
 def _widen(field: SequenceField) -> SequenceField:
-    """Return a field of NumPy whose integers are int64."""
+    """Return a field of NumPy with integers as int64."""
     array = field.values.array if isinstance(field, Variable) else field.array
     if isinstance(field, ObjectField) or array.dtype.kind not in "iu" or array.dtype == numpy.uint64:
         return field
