@@ -11,6 +11,7 @@ import jax
 import numpy
 import pytest
 import torch
+from batchloom.integrations.library_loader import LibraryLoader
 from oracles.devices import KINDS, WAYS, bits, data, loader_on
 from refusals import refused
 
@@ -293,3 +294,8 @@ def test_a_pickle_has_the_same_extras():
 def test_other_names_are_refused_with_those_that_there_are(make, extras, known):
     with refused(bl.ArgumentError, "extras", *known):
         bl.DataLoader(make(), batch_size=2, extras=extras)
+
+
+def test_loaders_of_libraries_keep_the_extras_that_they_read():
+    with refused(bl.ArgumentError, "extras"):
+        LibraryLoader(None, bl.WindowDataset(SERIES, 5, 2, mask=True), 4, lambda batch, _: batch, extras=())
