@@ -1,12 +1,12 @@
-"""Checks of arguments that are the same everywhere."""
+"""Checks of arguments that are the same everywhere, and the names that other libraries have for ours (`MEANINGS`)."""
 
 import functools
 import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Real
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number, Real
 from typing import Any, Literal, Protocol, SupportsIndex, TypeVar
 
 import numpy
@@ -47,6 +47,144 @@ DOCUMENTS, CHUNKS = "documents", "chunks"
 PAD_SIDE = ("right", "left")
 BUFFERS = ("views", "own", "static", "checked")
 TRUNCATE = ("error", "left", "right")
+
+
+def _stand_for(meaning: str, *names: str) -> dict[str, str]:
+    """Return a meaning for each of several names."""
+    return dict.fromkeys(names, meaning)
+
+
+# Options of a loader, which other libraries give to datasets, samplers or rules.
+_OF_LOADER = {
+    **{name: f"{name} of the DataLoader" for name in ("shuffle", "seed", "pad_value", "pad_side", "pad_to", "output")},
+    **_stand_for("drop_last of the DataLoader", "drop_last", "drop_remainder"),
+    **_stand_for("seed of the DataLoader", "random_seed", "random_state"),
+    **_stand_for("collate of the DataLoader", "collate_fn", "collate"),
+    **_stand_for("pad_value of the DataLoader", "padding_value", "pad_token_id", "pad_id", "pad_idx", "padding_idx"),
+    **_stand_for("pad_side of the DataLoader", "padding_side"),
+    **_stand_for("device of the DataLoader", "device", "pin_memory"),
+    **_stand_for("world_size of the DataLoader", "num_replicas", "world_size"),
+}
+_PADDING = {
+    **_stand_for("pad_to and truncate of the DataLoader", "max_length", "max_len", "max_seq_length", "truncation"),
+    **_stand_for("multiple_of of a rule, as in bl.FixedSize(64, multiple_of=8)", "pad_to_multiple_of", "multiple_of"),
+    **_stand_for('pad_to of the DataLoader; "longest" is the default', "padding", "pad_to_max_length"),
+}
+_BATCHING = {
+    **_stand_for("batching=bl.LengthBuckets(64) of the DataLoader", "group_by_length", "num_buckets", "bucket_size"),
+    **_stand_for("batching=bl.TokenBudget(...) of the DataLoader", "max_tokens", "max_duration", "tokens_per_batch"),
+    **_stand_for("batching=bl.Packing(...) of the DataLoader", "packing", "pack"),
+}
+_OF_DATASET = {**_OF_LOADER, **_BATCHING, "batch_size": "batch_size of the DataLoader"}
+_TARGET_LENGTH = ("pred_len", "prediction_length", "forecast_horizon", "output_len", "output_chunk_length", "h")
+_INPUT_LENGTH = (
+    *("seq_len", "lookback", "lookback_window", "context_length", "context_len", "input_size", "input_chunk_length"),
+    *("max_encoder_length", "window", "window_size", "history_length", "n_lags"),
+)
+_SAMPLES = ("max_batch_size", "max_sentences", "per_device_train_batch_size", "batch_samples")
+_LENGTHS = ("max_length", "max_seq_length", "max_seq_len", "seq_len", "block_size", "context_length", "budget")
+_ROUNDING = ("pad_to_multiple_of", "required_batch_size_multiple")
+_POOL = ("bucket_size", "bucket_size_multiplier", "num_buckets", "buffer_size", "pool_size", "megabatch_mult")
+
+# Options of rules whose batches have a limit, and of rules whose batches have a number of samples.
+_LIMITED = {
+    **_OF_LOADER,
+    **_stand_for("max_tokens", *_LENGTHS, "max_duration", "tokens_per_batch"),
+    **_stand_for("max_samples", "batch_size", *_SAMPLES),
+    **_stand_for("pool", *_POOL),
+}
+_BUDGETS = {**_LIMITED, **_stand_for("multiple_of", *_ROUNDING)}
+_COUNTS = {
+    **_OF_LOADER,
+    **_stand_for("batch_size", *_SAMPLES, "max_samples"),
+    **_stand_for("multiple_of", *_ROUNDING),
+    **_stand_for("pad_to and truncate of the DataLoader", *_LENGTHS),
+    **_stand_for("bl.TokenBudget(...)", "max_tokens", "max_duration", "tokens_per_batch"),
+    "group_by_length": "bl.LengthBuckets(64)",
+}
+_PLANS = {
+    **_stand_for("drop_last", "drop_remainder"),
+    **_stand_for("seed", "random_seed", "random_state"),
+    **_stand_for("world_size", "num_replicas"),
+    **_stand_for("batching=bl.LengthBuckets(64)", "group_by_length", "num_buckets", "bucket_size"),
+    **_stand_for("batching=bl.TokenBudget(...)", "max_tokens", "max_duration", "tokens_per_batch"),
+    **_stand_for("batching=bl.Packing(...)", "packing", "pack"),
+    **_stand_for("batching=bl.FixedSize(64, multiple_of=8)", "pad_to_multiple_of", "multiple_of"),
+    **_stand_for("pad_to and truncate", "max_length", "max_len", "max_seq_length", "truncation"),
+    **_stand_for('pad_to; "longest" is the default', "padding", "pad_to_max_length"),
+}
+
+# By class: the names that other libraries have for its keywords, or for what belongs elsewhere. What a name means is in
+# words that follow "did you mean".
+MEANINGS: dict[str, dict[str, str]] = {
+    "DataLoader": {
+        **_PLANS,
+        **_stand_for("pad_value", "padding_value", "pad_token_id", "pad_id", "pad_idx", "padding_idx"),
+        **_stand_for("pad_side", "padding_side"),
+        **_stand_for("batch_size", *_SAMPLES),
+        **_stand_for("seq_len of a TokenDataset", "block_size", "seq_len", "chunk_size"),
+        **_stand_for("input_len of a WindowDataset", "lookback", "input_len", "context_length"),
+        **_stand_for("horizon of a WindowDataset", "horizon", "pred_len", "prediction_length"),
+        **_stand_for("max_rows of a GroupDataset", "max_rows", "slate_length"),
+        **_stand_for("fn of a MapDataset", "transform", "fn"),
+        **_stand_for("extras", "return_lengths", "return_attention_mask", "remove_unused_columns"),
+    },
+    "Plan": _PLANS,
+    "BatchSampler": _PLANS,
+    "FixedSize": _COUNTS,
+    "LengthBuckets": {**_COUNTS, **_stand_for("pool", *_POOL)},
+    "TokenBudget": _BUDGETS,
+    "CostOptimal": {**_BUDGETS, "cost_model": "cost"},
+    "Packing": {
+        **{name: meant for name, meant in _BUDGETS.items() if meant != "multiple_of"},
+        **_stand_for("max_tokens", "seq_length", "sequence_length", "bin_size", "capacity"),
+    },
+    "Listed": {**_OF_LOADER, **_stand_for("batches", "lists", "batch_sampler", "batch_size")},
+    "TensorDataset": {**_OF_DATASET, **_PADDING},
+    "SequenceDataset": {**_OF_DATASET, **_PADDING, **_stand_for("sizes", "lengths", "size")},
+    "GroupDataset": {
+        **_OF_DATASET,
+        **_stand_for("max_rows", "max_length", "max_len", "slate_length", "list_size", "max_group_size"),
+        **_stand_for("oversize", "truncation", "truncate"),
+        **_stand_for("layout", "padding", "padded", "mode"),
+        **_stand_for("shuffle_rows", "shuffle_within_group", "shuffle_groups"),
+    },
+    "TokenDataset": {
+        **_OF_DATASET,
+        **_stand_for("seq_len", "block_size", "context_length", "sequence_length", "max_seq_len", "chunk_size"),
+        **_stand_for("seq_len", "max_length", "max_seq_length", "seq_length", "n_ctx", "bptt"),
+        **_stand_for("separator", "eos_token_id", "eos_id", "eod"),
+        **_stand_for("documents", "doc_offsets", "document_ids"),
+        **_stand_for('tail="drop" or "pad"', "drop_last"),
+    },
+    "WindowDataset": {
+        **_OF_DATASET,
+        **_stand_for("input_len", *_INPUT_LENGTH),
+        **_stand_for("horizon", *_TARGET_LENGTH, "prediction_len", "max_prediction_length"),
+        **_stand_for("id", "item_id", "unique_id", "group_ids", "series_id", "group_col"),
+        **_stand_for("time", "timestamp", "time_idx", "ds", "time_col", "date_column"),
+        **_stand_for("targets", "target", "target_columns", "value_cols"),
+        **_stand_for("stride", "step", "step_size", "shift"),
+        **_stand_for("static", "static_features", "static_covariates"),
+        **_stand_for("past", "past_covariates", "hist_exog_list"),
+        **_stand_for("future", "future_covariates", "known_covariates", "futr_exog_list"),
+        **_stand_for("split(..., scale=...) of the dataset", "scale", "scaler", "normalize"),
+    },
+    "MapDataset": {
+        **_OF_DATASET,
+        **_PADDING,
+        **_stand_for("fn", "transform", "function", "map_fn", "loader"),
+        **_stand_for("workers", "num_workers"),
+        **_stand_for("sizes", "lengths"),
+    },
+    "ConcatDataset": _OF_DATASET,
+    "Mixture": {
+        **_OF_DATASET,
+        **_stand_for("weights", "probabilities", "probs", "proportions"),
+        **_stand_for("when_exhausted", "stopping_strategy", "stop_on_empty_dataset"),
+        **_stand_for("sources", "datasets"),
+    },
+}
 
 
 def choice(name: str, value: object, allowed: Sequence[str]) -> str:
@@ -115,55 +253,75 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any, others: 
     """Refuse keywords that are in none of several typed dicts; ``others`` are arguments that may be meant.
 
     Raises:
-        TypeError: There is one. The message names it, and a keyword that is spelled alike.
+        TypeError: There is one. The message names it, and a keyword that has its meaning or is spelled alike.
     """
     known = {name for kind in kinds for name in kind.__annotations__} if keywords else set()
     for name in keywords:
         if name not in known:
-            raise make_unknown_keyword_error(owner, name, {*known, *others}, {})
+            raise _make_unknown_keyword_error(owner, name, {*known, *others})
 
 
-def make_unknown_keyword_error(owner: str, name: str, known: Iterable[str], meanings: Mapping[str, str]) -> TypeError:
+def _make_unknown_keyword_error(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for a keyword that ``owner`` does not have, with the keyword that is meant, if one is likely.
 
     Args:
         owner: The name of a class.
         name: The keyword.
         known: The keywords that there are.
-        meanings: Names that other libraries use, and the keyword that each stands for.
     """
-    import difflib
-
-    alike = [meanings[name]] if name in meanings else difflib.get_close_matches(name, sorted(known), 1)
-    meant = f"; did you mean {alike[0]}?" if alike else ""
+    alike = MEANINGS.get(owner, {}).get(name) or _find_alike(name, known)
+    meant = "" if alike is None else f"; did you mean {alike}?"
     return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
 
 
-def answer_unknown_keywords(**meanings: str) -> Callable[[Class], Class]:
-    """Return a decorator of a class: its constructor answers an unknown keyword with the one that is meant.
+def _find_alike(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelled most like another; ``None`` where none is alike."""
+    import difflib
 
-    Args:
-        meanings: Names that other libraries use, and the keyword of the class that each stands for.
+    return next(iter(difflib.get_close_matches(name, sorted(known), 1)), None)
+
+
+def answer_unknown_keywords(kind: Class) -> Class:
+    """Decorate a class: its constructor answers an unknown keyword with the one that is meant.
+
+    A class that takes fields by any names refuses such a keyword where its value is no field, but a number or a text.
     """
+    construct, owner = kind.__init__, kind.__name__  # type: ignore[misc]
+    parameters = inspect.signature(construct).parameters
+    takes_fields = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    placed = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY and name != "self"]
+    named = [name for name, each in parameters.items() if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
 
-    def decorate(kind: Class) -> Class:
-        construct = kind.__init__  # type: ignore[misc]
-        parameters = inspect.signature(construct).parameters
+    @functools.wraps(construct)
+    def initialise(self: Any, /, *arguments: Any, **keywords: Any) -> None:
+        if takes_fields:
+            _refuse_options_among_fields(owner, keywords, named)
+        try:
+            construct(self, *arguments, **keywords)
+        except TypeError:
+            by_name = next((name for name in placed if name in keywords and not arguments), None)
+            if by_name is not None:
+                raise TypeError(f"{owner}() takes {by_name} by its place; expected {owner}({by_name}, ...)") from None
+            unknown = next((name for name in keywords if name not in named), None)
+            if unknown is None or takes_fields:
+                raise
+            raise _make_unknown_keyword_error(owner, unknown, named) from None
 
-        @functools.wraps(construct)
-        def initialise(self: Any, *arguments: Any, **keywords: Any) -> None:
-            try:
-                construct(self, *arguments, **keywords)
-            except TypeError:
-                unknown = next((name for name in keywords if name not in parameters), None)
-                if unknown is None:
-                    raise
-                raise make_unknown_keyword_error(kind.__name__, unknown, parameters, meanings) from None
+    kind.__init__ = initialise  # type: ignore[misc]
+    return kind
 
-        kind.__init__ = initialise  # type: ignore[misc]
-        return kind
 
-    return decorate
+def _refuse_options_among_fields(owner: str, keywords: Mapping[str, Any], named: Sequence[str]) -> None:
+    """Refuse fields that have the name of an option, or nearly so, and hold one number or one text.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name, value in keywords.items():
+        if name in named or not isinstance(value, Number | str | None):
+            continue
+        if name in MEANINGS[owner] or _find_alike(name, named) is not None:
+            raise _make_unknown_keyword_error(owner, name, named)
 
 
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

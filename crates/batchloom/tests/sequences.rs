@@ -270,6 +270,26 @@ fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
     }
 }
 
+/// A field that describes a batch can be left out: the rest is as it is with it.
+#[test]
+fn fields_that_describe_a_batch_are_left_out() {
+    let batch = |names: &[&str]| {
+        let builder = Loader::builder(dataset(&[2, 0, 3])).batch_size(3);
+        let loader = names.iter().fold(builder, |builder, name| builder.leave_out(*name)).build().unwrap();
+        loader.iter().next().unwrap().unwrap()
+    };
+    let whole = batch(&[]);
+    for left_out in [&["lengths"][..], &["attention_mask", "index"], &["no such field"]] {
+        let (found, kept) = (batch(left_out), |name: &&String| !left_out.contains(&name.as_str()));
+        let expected: Vec<&String> = whole.names().iter().filter(kept).collect();
+        assert_eq!(found.names().iter().collect::<Vec<_>>(), expected);
+        assert_eq!(values::<i32>(&found, "tokens"), values::<i32>(&whole, "tokens"));
+        for name in expected.iter().filter(|name| ["lengths", "index"].contains(&name.as_str())) {
+            assert_eq!(values::<i64>(&found, name), values::<i64>(&whole, name));
+        }
+    }
+}
+
 /// Errors of datasets, and of loaders over them, name the sample that they are about.
 #[test]
 fn bad_input() {

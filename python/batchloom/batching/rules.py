@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from inspect import signature
 from numbers import Real
 from typing import Any, Literal, Protocol, SupportsIndex
 
@@ -39,14 +40,6 @@ PACKING_ORDER = ("random", "decreasing")
 COEFFICIENTS = ("fixed", "per_token", "per_pair")
 
 
-# Names that other libraries use for the limits of a batch.
-OF_BUDGETS = answer_unknown_keywords(
-    **dict.fromkeys(("max_length", "max_seq_length", "max_seq_len", "seq_len", "block_size", "budget"), "max_tokens"),
-    **dict.fromkeys(("batch_size", "max_batch_size", "max_sentences"), "max_samples"),
-    **dict.fromkeys(("pad_to_multiple_of", "required_batch_size_multiple"), "multiple_of"),
-)
-
-
 class Rule(Protocol):
     """The type of ``batching=``: one of the rules of this module."""
 
@@ -58,6 +51,7 @@ def engine_rule(rule: Rule) -> _native.Rule:
     return rule._native()
 
 
+@answer_unknown_keywords
 @dataclass(frozen=True)
 class FixedSize:
     """Batches of ``batch_size`` samples, in order; the last one holds what is left.
@@ -87,6 +81,7 @@ class FixedSize:
         return _make_native("fixed-size", "batch_size", vars(self))
 
 
+@answer_unknown_keywords
 @dataclass(frozen=True)
 class LengthBuckets:
     """Batches of ``batch_size`` samples of similar size: each pool is sorted, then divided.
@@ -114,7 +109,7 @@ class LengthBuckets:
         return _make_native("length-buckets", "batch_size", vars(self))
 
 
-@OF_BUDGETS
+@answer_unknown_keywords
 @dataclass(frozen=True)
 class TokenBudget:
     """Batches of samples of similar size that fill a budget: each pool is sorted, then divided greedily.
@@ -214,7 +209,7 @@ class CostModel:
         return self.fixed + samples * length * (self.per_token + self.per_pair * length)
 
 
-@OF_BUDGETS
+@answer_unknown_keywords
 @dataclass(frozen=True)
 class CostOptimal:
     """Batches of samples of similar size, of the least total cost: each pool is sorted, then divided optimally.
@@ -254,7 +249,7 @@ class CostOptimal:
         return _make_native("cost-optimal", "max_tokens", cost | options)
 
 
-@OF_BUDGETS
+@answer_unknown_keywords
 @dataclass(frozen=True)
 class Packing:
     """Batches of concatenated samples, without padding, as full as possible.
@@ -295,6 +290,7 @@ class Packing:
         return _make_native("packing", "max_tokens", vars(self))
 
 
+@answer_unknown_keywords
 @dataclass(frozen=True, init=False, repr=False)
 class Listed:
     """Batches that are given as lists of samples, in the order in which ranks take them.
@@ -364,8 +360,23 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     if batch_size is not None:
         raise ArgumentError(f"batch_size is {batch_size} and batching is {batching}; expected one of them")
     if not isinstance(batching, RULES):
-        raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
+        raise ArgumentError(f"batching is {batching!r:.200}; expected {_describe_meant(batching)}")
     return batching
+
+
+def _describe_meant(batching: Any) -> str:
+    """Return the rule that is meant by what is none: a class of rules, its options, a number or lists of samples."""
+    if isinstance(batching, type) and issubclass(batching, RULES):
+        return f"a rule with its numbers, as {batching.__name__}(64)"
+    if isinstance(batching, Mapping):
+        known = (each for each in RULES if batching and set(batching) <= {*signature(each).parameters})
+        given = ", ".join(f"{name}={value!r}" for name, value in batching.items())
+        return next((f"a rule: {each.__name__}({given})" for each in known), "a rule such as FixedSize(64)")
+    if isinstance(batching, Iterable) and not isinstance(batching, str):
+        return "a rule: Listed(batches) stands for lists of samples"
+    if isinstance(batching, int) and not isinstance(batching, bool):
+        return f"a rule such as FixedSize({batching}), or batch_size={batching}"
+    return f"a rule: {', '.join(each.__name__ for each in RULES)}"
 
 
 def _make_native(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:

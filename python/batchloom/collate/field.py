@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice
 from batchloom.arrays.copying import copy_argument
+from batchloom.collate.extras import read_extras
 from batchloom.collate.slots import Pad, Slot, SlotWay
 from batchloom.errors import ArgumentError
 from batchloom.samples.label_counts import LabelCounts
@@ -143,6 +144,7 @@ class FieldKeywords(TypedDict, total=False):
     collate: Callable[[list[Any]], Any] | None
     labels: str | None
     label_counts: LabelCounts | PerSample | None
+    extras: Collection[str] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,6 +173,10 @@ class FieldOptions:
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
             sizes.
+        extras: The names of the extras that batches hold: of what a loader adds to the fields, such as
+            ``attention_mask``, ``lengths``, ``index``, ``max_seqlen``, ``offsets``, ``source`` or ``weight``. ``()``
+            stands for none, ``None`` for all. Other extras are not computed. A dataset documents the extras of its
+            batches; fields that were given, and ``labels``, are none.
     """
 
     fields: Field | Mapping[Any, Field] | None = None
@@ -180,10 +186,12 @@ class FieldOptions:
     collate: Callable[[list[Any]], Any] | None = None
     labels: str | None = None
     label_counts: LabelCounts | PerSample | None = None
+    extras: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         choice("pad_side", self.pad_side, PAD_SIDE)
         _require_pad("pad_value", self.pad_value)
+        object.__setattr__(self, "extras", read_extras(self.extras))
         self._refuse_dicts()
         if self.collate is not None and (not callable(self.collate) or isinstance(self.collate, type)):
             raise ArgumentError(

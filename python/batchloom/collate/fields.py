@@ -120,17 +120,16 @@ class Fields:
                 stored = self._pad_values({})
         return self._conversions.for_engine(blocks, padded, stored, self._pad_numbers(), has_bans=has_bans)
 
-    def collate_options(self, names: list[str], engine: EngineFields, *, marked: bool) -> CollateOptions:
+    def collate_options(self, names: list[str], engine: EngineFields) -> CollateOptions:
         """Return the options of a device that makes batches.
 
         Args:
             names: The names of all that batches hold, in order.
             engine: The treatment of fields by the engine.
-            marked: ``True`` if batches hold marks of the places that only fill up.
         """
         padded = self._pad_values(self._conversions.dtypes)
         left, edges = self.side == "left", frozenset(self.edges)
-        return CollateOptions(names, padded, left, self._source.labels, marked, engine.left, edges)
+        return CollateOptions(names, padded, left, self._source.labels, engine.left, edges)
 
     def columns(self, stored: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the names and types of the fields of batches, given the types in which the engine makes them."""

@@ -84,6 +84,7 @@ class Schema:
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
         compressed: The columns that are sparse matrices in a batch.
         build: Makes a batch of a tuple of its arrays, if batches are neither plain dicts nor plain tuples.
+        longest: The place of the size of the longest sample among the keys; ``None`` where batches do not hold it.
     """
 
     columns: tuple[Column, ...]
@@ -92,6 +93,7 @@ class Schema:
     patches: tuple[int, int] | None = None
     compressed: tuple[Compressed, ...] = ()
     build: Callable[[tuple[Any, ...]], Any] | None = None
+    longest: int | None = None
 
     @cached_property
     def keys(self) -> list[str] | None:
@@ -102,20 +104,14 @@ class Schema:
         """Return whether the column at a place is a part of a sparse matrix."""
         return any(held.place <= place < held.place + held.COLUMNS for held in self.compressed)
 
-    @cached_property
-    def longest(self) -> int | None:
-        """The place of the size of the longest sample among the keys; ``None`` where batches do not hold it."""
-        keys = self.all_keys
-        return keys.index(LONGEST) if LONGEST in keys else None
-
     @property
     def all_keys(self) -> list[str]:
         """The name of each part of a batch, whether batches are dicts or tuples."""
         keys = [column.name for column in self.columns]
         for held in reversed(self.compressed):
             keys[held.place : held.place + held.COLUMNS] = [held.name]
-        if BOUNDARIES in keys and self.ragged:
-            keys.insert(keys.index(BOUNDARIES) + 1, LONGEST)
+        if self.longest is not None:
+            keys.insert(self.longest, LONGEST)
         return keys
 
     def modules(self, output: str | None) -> list[Framework]:
@@ -246,7 +242,6 @@ class CollateOptions:
         pad_values: The bytes of one element of padding, for fields where that is not zeros.
         left: ``True`` if padding goes before the data.
         labels: The field whose next tokens are labels, if any.
-        marked: ``True`` if batches hold marks of the places that only fill up.
         conversions: The conversions that are left to a device, by field.
         edges: The fields that repeat the nearest step of a series where a window leaves it.
     """
@@ -255,9 +250,13 @@ class CollateOptions:
     pad_values: dict[str, bytes]
     left: bool
     labels: str | None
-    marked: bool
     conversions: dict[str, _native.Conversion] = dataclasses.field(default_factory=dict)
     edges: frozenset[str] = frozenset()
+
+    @property
+    def marks(self) -> list[str]:
+        """The marks of places that batches hold."""
+        return [name for name in MARKS if name in self.names]
 
     def dtype(self, name: str, stored: str) -> str:
         """Return the type of a field in batches, given the type of the data."""

@@ -6,7 +6,7 @@ Batches hold copies of such rows, so that writing to them changes no data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -148,6 +148,18 @@ class ArrayWindows:
     def select(self, selection: _native.Selection, *, are_neighbours: bool) -> ArrayWindows:
         """Return some of the windows."""
         return replace(self, native=self.native.select(selection), are_neighbours=are_neighbours)
+
+    @property
+    def extras(self) -> list[str]:
+        """The names of the fields that mark steps, or hold the place of a window."""
+        return [*self.masks, *(name for name in self.shape.place_names if name == "index" or name in self.looked_up)]
+
+    def holding(self, names: Collection[str]) -> ArrayWindows:
+        """Return the same windows, of which batches hold no other masks and looked-up fields than these."""
+        masks = {name: steps for name, steps in self.masks.items() if name in names}
+        return replace(
+            self, masks=masks, looked_up={name: each for name, each in self.looked_up.items() if name in names}
+        )
 
     def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
         """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
@@ -334,6 +346,7 @@ class ArrayWindows:
                 return 0
             return None if name in options.edges else padding(options, name, options.dtype(name, field.dtype))
 
+        held = self if options is None else self.holding(options.names)
         shared = {id(field.array): field for field in self.cut_arrays}
         step_ranges = [
             StepRange(fetch(name, shared[id(span.field.array)]), span.steps, pad(name, span.field))
@@ -341,10 +354,10 @@ class ArrayWindows:
         ]
         looked_up = [
             LookedUpRows(each.of, None if each.field is None else fetch(name, each.field))
-            for name, each in self.looked_up.items()
+            for name, each in held.looked_up.items()
         ]
         table = self.table
         places = SeriesPlaces(partial(resident.rows_of, table.field), table.stride, table.anchor)
         ends = "both" if self.shape.trail else "front" if self.padded else "none"
-        lists = self.shape.index and not (options is not None and options.marked)
-        return Gatherer(step_ranges, list(self.masks.values()), ends, looked_up, places, lists)
+        marks = [] if options is None else options.marks
+        return Gatherer(step_ranges, list(held.masks.values()), ends, looked_up, places, marks)

@@ -9,15 +9,19 @@ from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U64, boolean, integer, resolve_index
+from batchloom.arguments import U64, answer_unknown_keywords, boolean, integer, resolve_index
 from batchloom.arrays.field import host
-from batchloom.batching.rules import FixedSize, engine_rule
+from batchloom.batching.rules import FixedSize, Rule, engine_rule
+from batchloom.collate.extras import Extras
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.location import Location
 from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.errors import ArgumentError, many
 from batchloom.samples.sizes import Sizes
+
+# The extra with the number of the dataset of each sample.
+SOURCE = "source"
 
 
 class Origin(NamedTuple):
@@ -29,6 +33,7 @@ class Origin(NamedTuple):
     """The number of the sample in that dataset."""
 
 
+@answer_unknown_keywords
 class ConcatDataset(Dataset[Any]):
     """The samples of several datasets of one kind, one dataset after the other: ``first.concat(second, third)``.
 
@@ -67,6 +72,11 @@ class ConcatDataset(Dataset[Any]):
     def datasets(self) -> tuple[Dataset[Any], ...]:
         """The datasets, in order."""
         return self._samples.datasets
+
+    @property
+    def source(self) -> bool:
+        """``True`` if batches hold the number of the dataset that each sample is of."""
+        return self._samples.says_source
 
     @property
     def sizes(self) -> Sizes | None:
@@ -161,12 +171,29 @@ class JoinedSamples(StoredSamples):
         return classes if chosen is None else classes[chosen]
 
     @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        names = self.parts[0].list_extras(rule)
+        return [*names, *(name for name in super().list_extras(rule) if name not in names)]
+
+    @override
+    def with_extras(self, extras: Extras) -> Samples:
+        held = super().with_extras(extras)
+        assert isinstance(held, JoinedSamples)
+        held.parts = tuple(part.with_extras(extras) for part in self.parts)
+        return held
+
+    @override
     def padded_fields(self) -> Mapping[str, str]:
         return self.parts[0].padded_fields()
 
     @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:
         return self.parts[0].row_shapes()
+
+    @property
+    @override
+    def object_fields(self) -> Sequence[str]:
+        return self.parts[0].object_fields
 
     @override
     def schema(self, columns: Columns) -> Schema:
@@ -214,10 +241,18 @@ class JoinedItems:
 
 
 class JoinedFunction:
-    """Makes samples of items of several datasets, each with the function of its dataset."""
+    """Makes samples of items of several datasets, each with the function of its dataset.
+
+    Attributes:
+        says_source: ``True`` if samples hold the number of their dataset.
+    """
 
     def __init__(self, functions: list[tuple[Callable[..., Any] | None, bool]], says_source: bool) -> None:
-        self._functions, self._says_source = functions, says_source
+        self._functions, self.says_source = functions, says_source
+
+    def without_source(self) -> JoinedFunction:
+        """Return the same function without the number of a dataset in each sample."""
+        return JoinedFunction(self._functions, False)
 
     def __call__(self, item: tuple[int, Any], rng: Any) -> Any:
         """Return a sample, with its source if that is asked for; ``rng`` goes to the functions that take it."""
@@ -225,15 +260,15 @@ class JoinedFunction:
         function, draws = self._functions[source]
         if function is not None:
             given = function(given, rng=rng) if draws else function(given)
-        return _with_source(given, source) if self._says_source else given
+        return _with_source(given, source) if self.says_source else given
 
 
 def _with_source(sample: Any, source: int) -> Any:
     """Return a sample with the number of its source: in a dict by name, and last in a tuple."""
     if isinstance(sample, Mapping):
-        if "source" in sample:
+        if SOURCE in sample:
             raise ArgumentError("a field is named source, which names the dataset of a sample; expected another name")
-        return {**sample, "source": source}
+        return {**sample, SOURCE: source}
     return (*sample, source) if isinstance(sample, tuple | list) else (sample, source)
 
 

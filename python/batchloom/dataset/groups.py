@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, boolean, choice, integer
+from batchloom.arguments import U32, answer_unknown_keywords, boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
@@ -26,6 +26,7 @@ from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, longest, read_sizes
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -52,6 +53,7 @@ class GroupStats:
     """Rows of longer groups that an epoch leaves out."""
 
 
+@answer_unknown_keywords
 class GroupDataset(Dataset[Form]):
     """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 
@@ -64,7 +66,8 @@ class GroupDataset(Dataset[Form]):
       after the rows of each group, and last a boolean ``mask``, ``[groups, rows]``, True at rows and False at padding.
 
     With named arrays a batch is a dict, and a concatenated one also holds ``offsets`` (int64, ``[groups + 1]``): group
-    ``k`` of the batch is the rows ``offsets[k]`` to ``offsets[k + 1]``.
+    ``k`` of the batch is the rows ``offsets[k]`` to ``offsets[k + 1]``. The extras of batches (``extras=`` of a loader)
+    are ``mask``, and in dicts ``group_ids`` and ``offsets``.
 
     Rules count rows: ``TokenBudget(500)`` makes batches of at most 500 rows (including padding),
     ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, and ``CostOptimal`` finds padded
@@ -156,6 +159,27 @@ class GroupDataset(Dataset[Form]):
         return self._samples.names
 
     @property
+    def layout(self) -> str:
+        """``"concatenated"`` or ``"padded"``."""
+        return str(self._samples.options["layout"])
+
+    @property
+    def max_rows(self) -> int | None:
+        """The most rows of a group that a batch holds; ``None`` for all."""
+        most: int | None = self._samples.options["max_rows"]
+        return most
+
+    @property
+    def oversize(self) -> str:
+        """The treatment of longer groups: ``"error"``, ``"truncate"`` or ``"subsample"``."""
+        return str(self._samples.options["oversize"])
+
+    @property
+    def shuffle_rows(self) -> bool:
+        """``True`` if the rows of a group are in another order in each epoch."""
+        return bool(self._samples.options["shuffle_rows"])
+
+    @property
     def fields(self) -> tuple[Any, ...]:
         """The arrays, as they were given."""
         return tuple(field.array for field in self._samples.fields)
@@ -179,6 +203,7 @@ class GroupSamples(StoredSamples):
         offsets: The beginning of each group when rows are in the order of groups, and the end of the last one; int64.
         order: The rows in the order of groups; ``None`` where they are in that order.
         places: The same as a field, which may move to a device.
+        options: The layout of batches, and the treatment of long groups, by name.
         is_padded: ``True`` if batches are padded, ``False`` if they are concatenated.
 
     Args:
@@ -188,7 +213,7 @@ class GroupSamples(StoredSamples):
     """
 
     def __init__(self, group_ids: Any, arrays: dict[str, Any] | list[Any], options: dict[str, Any]) -> None:
-        self._options, self._named = options, isinstance(arrays, dict)
+        self.options, self._named = options, isinstance(arrays, dict)
         ids, self.names = _ids(group_ids)
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
@@ -204,7 +229,7 @@ class GroupSamples(StoredSamples):
         order = groups.order()
         self.order = None if order is None else _read_only(order)
         self.places = None if self.order is None else BorrowedArray("order", self.order)
-        self.is_padded = padded = self._options["layout"] == "padded"
+        self.is_padded = padded = self.options["layout"] == "padded"
         if padded and not self.fields:
             raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
         if padded:
@@ -212,7 +237,7 @@ class GroupSamples(StoredSamples):
             ids = _rows(ids, firsts if self.order is None else self.order[firsts])
         self.ids = BorrowedArray(IDS, ids)
         fields = [(IDS, self.ids.tensor, padded), *((field.label, field.tensor, False) for field in self.fields)]
-        given = self._options
+        given = self.options
         options = (given["layout"], given["max_rows"], given["oversize"], given["shuffle_rows"])
         self._engine = groups.dataset(fields, *options, self._named)
         beside = (self.ids,) if self.fields else ()
@@ -242,7 +267,7 @@ class GroupSamples(StoredSamples):
 
     def stats(self) -> GroupStats:
         """Return the counts of groups, and of the rows that an epoch leaves out."""
-        return GroupStats(*self._groups.counts(self._options["max_rows"], self.selection))
+        return GroupStats(*self._groups.counts(self.options["max_rows"], self.selection))
 
     @override
     def narrow(self, selection: _native.Selection) -> None:
@@ -251,11 +276,16 @@ class GroupSamples(StoredSamples):
     @override
     def recipe(self) -> Recipe:
         arrays = {field.label: field.array for field in self.fields}
-        return _rebuild, (self._group_ids, arrays, self._named, self._options)
+        return _rebuild, (self._group_ids, arrays, self._named, self.options)
 
     @override
     def engine(self) -> _native.Dataset:
         return self._engine
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        # In a dict, ids are an array that no name was given for; in a tuple, other fields have their places by them.
+        return [*([IDS] if self._named else []), *super().list_extras(rule)]
 
     @override
     def padded_fields(self) -> Mapping[str, str]:

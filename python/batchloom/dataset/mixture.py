@@ -8,7 +8,7 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice, integer, out_of_range, text, weight
+from batchloom.arguments import answer_unknown_keywords, choice, integer, out_of_range, text, weight
 from batchloom.dataset.base import Dataset, join_datasets, samples_of
 from batchloom.dataset.concat import require_same
 from batchloom.errors import ArgumentError, many
@@ -18,6 +18,7 @@ BY = ("samples", "tokens", "labels")
 WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")
 
 
+@answer_unknown_keywords
 class Mixture:
     """Several datasets of one kind, from which a loader draws by weight.
 

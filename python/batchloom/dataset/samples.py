@@ -17,6 +17,7 @@ from batchloom.arguments import read_shuffle
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
+from batchloom.collate.extras import Extras, add_longest
 from batchloom.collate.field_names import FieldNames, LateFieldNames
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.location import Location
@@ -89,6 +90,12 @@ class LoaderQuestions(Protocol):
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
         """Return the fields of batches of a rule, and the keys that name them in arguments."""
 
+    def list_extras(self, rule: Rule) -> list[str]:
+        """Return the names of what batches of a rule hold beside the fields of samples, in order."""
+
+    def with_extras(self, extras: Extras) -> Samples:
+        """Return the samples for a loader whose batches have these extras."""
+
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
 
@@ -139,10 +146,12 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     Attributes:
         selection: The samples that were selected of the data; ``None`` for all.
         unit: The word for what is selected.
+        extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
     """
 
     selection: _native.Selection | None = None
     unit: ClassVar[str] = "sample"
+    extras: Extras = Extras()
     location: Location
     is_bare: bool = False
     has_next_tokens: bool = False
@@ -242,10 +251,29 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     @override
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
-        columns = self.engine().fields(engine_rule(rule))
+        left_out = self.extras.left_out
+        columns = [column for column in self.engine().fields(engine_rule(rule)) if column[0] not in left_out]
         schema = self.schema(columns)
         stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
-        return FieldNames(stored, self.row_shapes(), {} if schema.named else dict(enumerate(schema.all_keys)))
+        stored = {name: dtype for name, dtype in stored.items() if name not in self.object_fields}
+        places = {} if schema.named else dict(enumerate(schema.all_keys))
+        return FieldNames(stored, self.row_shapes(), places, self.object_fields)
+
+    @property
+    def object_fields(self) -> Sequence[str]:
+        """The names of the fields that hold objects."""
+        return ()
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return add_longest(self.engine().describing_fields(engine_rule(rule)))
+
+    @override
+    def with_extras(self, extras: Extras) -> Samples:
+        held = self.__new__(type(self))
+        held.__dict__.update(self.__dict__)
+        held.extras = extras
+        return held
 
     @override
     def padded_fields(self) -> Mapping[str, str]:

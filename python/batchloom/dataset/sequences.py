@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arguments import answer_unknown_keywords
 from batchloom.arrays.field import BorrowedArray
-from batchloom.arrays.frames import as_array, as_list
-from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
+from batchloom.dataset.object_field import ObjectField
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.variable import Variable, is_variable, variable
+from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
+from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
-from batchloom.errors import ArgumentError, DataError, many
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
 
+@answer_unknown_keywords
 class SequenceDataset(Dataset[Dicts]):
     """Sequences of any length, with fixed arrays beside them.
 
@@ -49,7 +52,15 @@ class SequenceDataset(Dataset[Dicts]):
     product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens) have the
     same sizes, sample by sample.
 
-    A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`.
+    A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`, or a list of texts or other
+    objects, which batches hold as lists.
+
+    ``SequenceDataset(table)`` has a field for each column of a table: lists are variable fields, and all else is fixed,
+    and so are lists of one length if sequences have other lengths. Rows are those that the table shows, whichever were
+    selected or shuffled. Integers of a ``datasets.Dataset`` become int64, as its tensors are; frames keep their types.
+
+    An ``attention_mask`` of 0 and 1 is no field: it marks the elements that are data. Samples then are without padding,
+    and batches have the mask of these samples.
 
     The contents of a batch depend on the rule:
 
@@ -59,6 +70,8 @@ class SequenceDataset(Dataset[Dicts]):
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
+    The entries beside the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
+
     The samples of a batch are sorted, longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
     Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
@@ -67,6 +80,8 @@ class SequenceDataset(Dataset[Dicts]):
     that truncate, are refused.
 
     Args:
+        table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
+            names.
         fields: The fields by name.
         sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
         own_lengths: The names of variable fields with other sizes than the rest.
@@ -77,9 +92,9 @@ class SequenceDataset(Dataset[Dicts]):
             budget bounds its padded elements, and no other.
 
     Raises:
-        ArgumentError: A name that batches use themselves.
+        ArgumentError: A name that batches use themselves, or an object that is no table.
         DataError: Fields that disagree (the message names the sample); offsets that decrease or leave the values;
-            nulls; no variable field.
+            nulls; no variable field; an ``attention_mask`` with a gap.
         DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
@@ -87,11 +102,22 @@ class SequenceDataset(Dataset[Dicts]):
     _samples: SequenceSamples
 
     def __init__(
-        self, /, *, sizes: Any = None, own_lengths: Sequence[str] = (), of: str = "max", **fields: Any
+        self,
+        table: Any = None,
+        /,
+        *,
+        sizes: Any = None,
+        own_lengths: Sequence[str] = (),
+        of: str = "max",
+        **fields: Any,
     ) -> None:
-        if not fields:
-            raise DataError("the dataset has no fields; expected at least one sequence field, by name")
-        self._samples = SequenceSamples(fields, sizes, own_lengths, of)
+        if table is None and not fields:
+            raise DataError("the dataset has no fields; expected at least one sequence field, by name, or a table")
+        names = _names(own_lengths)
+        columns = {} if table is None else read_table(table, names)
+        for name in (name for name in fields if name in columns):
+            raise ArgumentError(f"field {name} is a column of the table, and is given by name; expected one of them")
+        self._samples = _rebuild(fields, sizes, names, of, columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,6 +134,16 @@ class SequenceDataset(Dataset[Dicts]):
         """The size of each sample, or the numbers given as ``sizes``: plans sort, count and budget by them."""
         return self._samples.sizes()
 
+    @property
+    def own_lengths(self) -> tuple[str, ...]:
+        """The names of the fields with other sizes than the rest."""
+        return tuple(self._samples.own_lengths)
+
+    @property
+    def of(self) -> str:
+        """The size of a sample with fields of other sizes: ``"max"``, ``"sum"`` or the name of a field."""
+        return self._samples.of
+
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._samples.fields.values())
         return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
@@ -118,19 +154,18 @@ class SequenceSamples(StoredSamples):
 
     Attributes:
         fields: The fields by name.
-        own_lengths: The names of the fields with sizes of their own.
+        own_lengths: The names of the fields with separate sizes.
+        of: The size of a sample with such fields.
     """
 
     has_next_tokens = True
 
-    def __init__(self, fields: Mapping[str, Any], sizes: Any, own_lengths: Any, of: Any) -> None:
-        self.own_lengths, self._of = _names(own_lengths), of
+    def __init__(self, fields: Fields, sizes: Any, own_lengths: list[str], of: str) -> None:
+        self.own_lengths, self.of = own_lengths, of
+        self.fields = fields = use_attention_mask(fields, own_lengths)
         self._require_free(fields)
+        self._require_sequences()
         self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
-        self.fields: dict[str, Variable | BorrowedArray] = {
-            name: variable(name, data) if is_variable(data) else BorrowedArray(name, as_array(name, data))
-            for name, data in ((name, as_list(data)) for name, data in fields.items())
-        }
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
             for name, field in self.fields.items()
@@ -138,13 +173,12 @@ class SequenceSamples(StoredSamples):
         own = None if self._own is None else _native.borrow(self._own, "sizes")
         self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
         self._sizes = read_sizes(self._engine.sizes())
-        self.location = Location(
-            tuple(field.values if isinstance(field, Variable) else field for field in self.fields.values())
-        )
+        arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
+        self.location = Location(tuple(field.values if isinstance(field, Variable) else field for field in arrays))
 
     def _require_free(self, fields: Mapping[str, Any]) -> None:
         """Refuse names that batches use themselves, and sizes of no field."""
-        of = self._of
+        of = self.of
         if not isinstance(of, str):
             raise ArgumentError(f'of is {of!r}; expected "max", "sum" or the name of a field')
         if of != "max" and not self.own_lengths:
@@ -155,6 +189,15 @@ class SequenceSamples(StoredSamples):
         for name in fields:
             if name in extra or (self.own_lengths and name in ("max", "sum")):
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
+
+    def _require_sequences(self) -> None:
+        """Refuse objects without sequences beside them: they are mostly meant to be sequences."""
+        objects = [field for field in self.fields.values() if isinstance(field, ObjectField)]
+        if objects and not self.variable:
+            raise DTypeError(
+                f"field {objects[0].label} holds objects, as {objects[0].values[0]!r:.80}, and no other field "
+                "sequences; expected arrays or lists of numbers: batches hold objects as they are"
+            )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -185,7 +228,7 @@ class SequenceSamples(StoredSamples):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.given, self._own, self.own_lengths, self._of)
+        return _rebuild, (self.given, self._own, self.own_lengths, self.of)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -195,7 +238,12 @@ class SequenceSamples(StoredSamples):
         first, end = selection.range
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
         own = None if self._own is None else self._own[first:end]
-        return (_rebuild, (fields, own, self.own_lengths, self._of)), selection.cut(*selection.range)
+        return (_rebuild, (fields, own, self.own_lengths, self.of)), selection.cut(*selection.range)
+
+    @property
+    @override
+    def object_fields(self) -> list[str]:
+        return [name for name, field in self.fields.items() if isinstance(field, ObjectField)]
 
     @override
     def arrays_by_sample(self) -> tuple[BorrowedArray, ...]:
@@ -213,7 +261,8 @@ class SequenceSamples(StoredSamples):
     def schema(self, columns: Columns) -> Schema:
         first = next(iter(self.variable.values()))
         with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(with_frameworks), named=True, ragged=True)
+        longest = self.extras.longest_after(len(self.fields))
+        return Schema(tuple(with_frameworks), named=True, ragged=True, longest=longest)
 
     @override
     def device_data(self) -> DeviceData:
@@ -257,7 +306,9 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        own = self.samples.own_lengths
+        own, objects = self.samples.own_lengths, self.samples.object_fields
+        if objects:
+            return f"field {objects[0]} holds objects, which stay in memory"
         return f"field {own[0]} has lengths of its own" if own else super().why_not_gathered(conversions)
 
     @override
@@ -273,7 +324,7 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
                 fields[name] = replace(on_device, fetch=add_conversion(options, name, on_device.fetch))
             else:
                 fields[name] = ragged.Fixed(add_conversion(options, name, partial(resident.rows_of, field)))
-        return ragged.Ragged(fields, options, BOUNDARIES in options.names)
+        return ragged.Ragged(fields, options, self.samples.extras.is_packed)
 
 
 def _names(own_lengths: Any) -> list[str]:
@@ -283,5 +334,9 @@ def _names(own_lengths: Any) -> list[str]:
     return list(own_lengths)
 
 
-def _rebuild(fields: dict[str, Any], sizes: Any, own_lengths: Sequence[str], of: str) -> SequenceSamples:
-    return SequenceSamples(fields, sizes, own_lengths, of)
+def _rebuild(
+    fields: dict[str, Any], sizes: Any, own_lengths: list[str], of: Any, columns: Fields | None = None
+) -> SequenceSamples:
+    """Return the samples of fields, and of columns that were read."""
+    own_fields = {name: read_field(name, data) for name, data in fields.items()}
+    return SequenceSamples({**(columns or {}), **own_fields}, sizes, own_lengths, of)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
+from batchloom.arguments import answer_unknown_keywords
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK
-from batchloom.collate.field_names import FieldNames
 from batchloom.collate.objects import OBJECTS
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
@@ -25,12 +24,12 @@ from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
-    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 
 
+@answer_unknown_keywords
 class TensorDataset(Dataset[Form]):
     """Arrays that share their first dimension: sample ``k`` is row ``k`` of each.
 
@@ -183,13 +182,10 @@ class RowSamples(StoredSamples):
         with_frameworks = [Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)]
         return Schema(tuple(with_frameworks), named=self.names is not None, compressed=tuple(compressed))
 
+    @property
     @override
-    def field_names(self, rule: Rule) -> FieldNames:
-        names = super().field_names(rule)
-        assert isinstance(names, FieldNames)
-        objects = [field.label for field in self.fields if isinstance(field, ObjectField)]
-        dtypes = {name: dtype for name, dtype in names.dtypes.items() if name not in objects}
-        return dataclasses.replace(names, dtypes=dtypes, objects=objects)
+    def object_fields(self) -> list[str]:
+        return [field.label for field in self.fields if isinstance(field, ObjectField)]
 
     @override
     def device_data(self) -> DeviceData:
@@ -212,15 +208,16 @@ class RowsOnDevice(SamplesOnDevice[RowSamples]):
                 [
                     field.on(resident) if isinstance(field, SparseField) else partial(resident.rows_of, field)
                     for field in fields
-                ]
+                ],
+                options.marks,
             )
         arrays = self.samples.location.arrays
         fetches = [add_conversion(options, field.label, partial(resident.rows_of, field)) for field in arrays]
-        return Rows(lambda: [fetch() for fetch in fetches])
+        return Rows(lambda: [fetch() for fetch in fetches], options.marks)
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        objects = [field.label for field in self.samples.fields if isinstance(field, ObjectField)]
+        objects = self.samples.object_fields
         if objects:
             return f"field {objects[0]} holds objects, which stay in memory"
         sparse = self.samples.sparse

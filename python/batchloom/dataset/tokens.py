@@ -28,6 +28,7 @@ from batchloom.errors import ArgumentError, DataError
 from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -64,16 +65,13 @@ class TokenStats:
     """Places without a token, after the ends of rows; beside longer pieces, batches pad short ones further."""
 
 
-@answer_unknown_keywords(
-    **dict.fromkeys(("block_size", "context_length", "sequence_length", "max_seq_len", "chunk_size"), "seq_len"),
-    **dict.fromkeys(("eos_token_id", "eos_id", "eod"), "separator"),
-)
+@answer_unknown_keywords
 class TokenDataset(Dataset[Tuples]):
     """Documents of tokens as one stream, in pieces of ``seq_len`` tokens with the next token of each as its label.
 
     The stream is never copied together: documents are borrowed from their arrays, and may come in another order in each
     epoch. Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, with ``y`` one token after ``x``, followed by
-    ``position_ids``, ``segment_ids`` and ``resets`` on request.
+    ``position_ids``, ``segment_ids`` and ``resets`` on request: their extras (``extras=`` of a loader).
 
     With ``mode="chunk"``, the stream is sliced in pieces. ``shuffle=`` of the loader chooses the random order:
     ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
@@ -187,6 +185,32 @@ class TokenDataset(Dataset[Tuples]):
         """``"drop"``, ``"pad"`` or ``"short"``."""
         tail: str = self._samples.options["tail"]
         return tail
+
+    @property
+    def separator(self) -> int | None:
+        """The token between documents; ``None`` for none."""
+        token: int | None = self._samples.options["separator"]
+        return token
+
+    @property
+    def position_ids(self) -> bool:
+        """``True`` if batches hold the position of each token in its document."""
+        return bool(self._samples.options["position_ids"])
+
+    @property
+    def segment_ids(self) -> bool:
+        """``True`` if batches hold the number of each token's document in the piece."""
+        return bool(self._samples.options["segment_ids"])
+
+    @property
+    def resets(self) -> bool:
+        """``True`` if batches hold a mask of the tokens that begin a document."""
+        return bool(self._samples.options["resets"])
+
+    @property
+    def jitter(self) -> bool:
+        """``True`` if the first piece begins at another token in each epoch."""
+        return bool(self._samples.options["jitter"])
 
     def stats(self, rows: int = 1) -> TokenStats:
         """Return the counts of the stream, and of the tokens that an epoch leaves out.
@@ -320,6 +344,10 @@ class TokenSamples(StoredSamples):
         release(self.field)
 
     @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return list(self.names[2:])
+
+    @override
     def schema(self, columns: Columns) -> Schema:
         framework = self.field.framework
         return Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
@@ -383,7 +411,8 @@ class TokensOnDevice(SamplesOnDevice[TokenSamples]):
         samples = self.samples
         tokens = partial(resident.rows_of, samples.field)
         pads = samples.options["tail"] != "drop"
-        return Tokens(tokens, samples.options["separator"], samples.names[2:], pads=pads)
+        extras = [name for name in samples.names[2:] if name in options.names]
+        return Tokens(tokens, samples.options["separator"], extras, options.marks, pads=pads)
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:

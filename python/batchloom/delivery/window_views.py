@@ -219,7 +219,9 @@ class WindowViews:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches: move data that is to be resident."""
-        self._keys, self._marked, self._options = schema.keys, options.marked, options
+        self._keys, self._marks, self._options = schema.keys, options.marks, options
+        self._source = self._source.holding(options.names)
+        self._masks = self._source.masks
         if self._limit is None and self._resident is not None:
             self._resident.bring([*(field for _, field, _ in self._sources), *self._source.row_arrays])
 
@@ -255,7 +257,7 @@ class WindowViews:
     def _adds(self) -> bool:
         """``True`` if a batch takes more than slices of series that stay where they are."""
         moves = self._transfer is not None or self._limit is not None
-        return moves or self._marked or bool(self._masks or self._source.looked_up or self._source.shape.index)
+        return moves or bool(self._marks or self._masks or self._source.looked_up)
 
     def _all_windows(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field."""
@@ -278,12 +280,12 @@ class WindowViews:
 
     def marks(self, steps: _native.Steps) -> list[Any]:
         """Return the index and the weight of the next batch, if batches hold them."""
-        if not self._marked and not self._source.shape.index:
+        if not self._marks:
             return []
         index = lend(steps.index(), self._cuts[0].framework)
         if self._transfer is not None:
             index = self._transfer.carry(index).arrive()
-        return [index, self._cuts[0].module.weights(index)] if self._marked else [index]
+        return [index if name == "index" else self._cuts[0].module.weights(index) for name in self._marks]
 
     def look_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""

@@ -33,7 +33,7 @@ class LibraryLoader(DataLoader[Any]):
     """
 
     def __init__(self, source: Any, windows: Dataset[Any], batch_size: int, form: Form, **options: Any) -> None:
-        refused: list[str] = [name for name in ("output", "buffers", "ban") if name in options]
+        refused: list[str] = [name for name in ("output", "buffers", "ban", "extras") if name in options]
         if options.get("uneven") == "mask":
             refused.append("uneven='mask'")
         if refused:

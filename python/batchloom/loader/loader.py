@@ -72,7 +72,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             ``balance``, ``largest_first``, ``shard_size``.
 
             *What a batch holds* (:class:`batchloom.FieldOptions`): ``fields``, ``dtype``, ``pad_value``, ``pad_side``,
-            ``labels``, ``label_counts``, ``collate``.
+            ``labels``, ``label_counts``, ``collate``, ``extras``.
 
             *Where batches go* (:class:`batchloom.DeliveryOptions`): ``output``, ``device``, ``resident``,
             ``buffers``, ``num_threads``, ``prefetch``.
@@ -104,6 +104,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         divided = DividedKeywords(keywords)
         self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
+        source.choose_extras(order.rule, has_marks=order.has_marks)
         self._fields = fields = Fields(
             source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
         )
@@ -147,17 +148,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             slots=self._fields.slots,
             pad_numbers=fields.pad_numbers,
             pad_edges=self._fields.edges,
+            left_out=source.held.extras.left_out,
         )
 
     def _prepare(self) -> None:
         """Prepare the delivery for batches of the engine."""
-        source, marked = self._source, self._order.has_marks
-        columns = self._fields.columns(self._native.columns)
-        # Marks come beside the array.
-        self._is_bare = source.held.is_bare and not marked
-        options = self._fields.collate_options([name for name, _ in columns], self._engine_fields, marked=marked)
+        source, columns = self._source, self._fields.columns(self._native.columns)
         # Fields of samples on demand are known with the first block.
-        self._delivery.prepare(source.held.schema([] if source.is_on_demand else columns), options)
+        schema = source.held.schema([] if source.is_on_demand else columns)
+        options = self._fields.collate_options(schema.all_keys, self._engine_fields)
+        self._is_bare = source.held.is_bare and not options.marks  # marks come beside the array
+        self._delivery.prepare(schema, options)
         warn_of_one_pool(self._native.plan(None), self._order.rule)
 
     def _start(self) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.batching.rules import Rule
+from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
+from batchloom.collate.schema import MARKS
 from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
@@ -51,8 +53,23 @@ class LoaderSamples:
         self.held = samples_of(dataset)
         self.samples = len(self.held)
         self.labels = self._label_field(options.labels)
+        self._extras, self._makes_whole = options.extras, options.collate is not None
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
+
+    def choose_extras(self, rule: Rule, *, has_marks: bool) -> None:
+        """Choose what batches of a rule hold beside the fields of samples.
+
+        Args:
+            rule: The rule.
+            has_marks: ``True`` if places that only fill up are marked.
+
+        Raises:
+            ArgumentError: An extra is named that these batches do not have.
+        """
+        names = [] if self._makes_whole else self.held.list_extras(rule)
+        names += [name for name in MARKS if has_marks and name not in names]
+        self.held = self.held.with_extras(Extras(tuple(names), self._extras))
 
     def _label_field(self, labels: Any) -> str | None:
         """Return the field with the labels, its next tokens."""

@@ -205,6 +205,11 @@ impl Dataset {
         Ok(fields.into_iter().map(|(name, dtype)| (name, dtype.name())).collect())
     }
 
+    /// The names of the fields of batches of a rule that describe the batch.
+    fn describing_fields(&self, rule: &Rule) -> PyResult<Vec<String>> {
+        self.0.describing_fields(&rule.0).map_err(|error| raise(&error))
+    }
+
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.0.sizes() else { return Ok(None) };

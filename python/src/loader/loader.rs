@@ -33,7 +33,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
-        slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new()
+        slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -56,6 +56,7 @@ impl Loader {
         slots: Vec<FieldSlot>,
         pad_numbers: Vec<(Option<String>, f64)>,
         pad_edges: Vec<String>,
+        left_out: Vec<String>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .options(options.engine()?)
@@ -76,6 +77,9 @@ impl Loader {
         }
         if let Some(field) = labels {
             builder = builder.labels(field);
+        }
+        for field in left_out {
+            builder = builder.leave_out(field);
         }
         builder = with_slots(builder, slots)?;
         for (field, number) in pad_numbers {

@@ -82,7 +82,7 @@ def test_sequences_too_large_to_be_sized():
         ([[1], None], bl.DataError, ("sample 1", "NoneType", "array", "list")),
         ([[1], 3], bl.DataError, ("sample 1", "int")),
         ([[1], "ab"], bl.DataError, ("sample 1", "str")),
-        ([b"ab"], bl.DataError, ("sample 0", "bytes")),
+        ([b"ab"], bl.DTypeError, ("b'ab'", "numbers")),
         ([[1], {1: 2}], bl.DataError, ("sample 1", "dict")),
         ([[1], iter([1])], bl.DataError, ("sample 1", "list_iterator")),
         ([numpy.ones(2), numpy.float64(3)], bl.DataError, ("sample 1", "scalar", "dimension")),
@@ -92,7 +92,7 @@ def test_sequences_too_large_to_be_sized():
         ([numpy.ones((2, 2)), numpy.ones((2, 2)), numpy.ones(2)], bl.DataError, ("sample 2", "1", "2", "dimension")),
         ([[1], [0.5]], bl.DTypeError, ("sample 1", "float64", "sample 0", "int64")),
         ([[1], [2, None]], bl.DTypeError, ("sample 1", "object")),
-        ([["a"], ["b"]], bl.DTypeError, ("<U1",)),
+        ([["a"], ["b"]], bl.DTypeError, ("['a']", "numbers")),
         ([numpy.array([1, 2], "M8[s]")], bl.DTypeError, ("datetime64[s]",)),
         ([numpy.array([1, None])], bl.DTypeError, ("object",)),
         ([], bl.DataError, ("empty", "one sample")),
@@ -114,7 +114,7 @@ def test_lists_of_ragged_lists(samples):
         sequences(tokens=samples)
 
 
-@pytest.mark.parametrize("samples", [[[2, None]], [[2**70]], [["a"], ["b"]]], ids=str)
+@pytest.mark.parametrize("samples", [[[2, None]], [[2**70]]], ids=str)
 def test_lists_of_what_is_no_number_name_the_sample(samples):
     with refused(bl.Error, "field tokens", "sample 0"):
         sequences(tokens=samples)
@@ -160,9 +160,9 @@ LISTS = [
     (chunked([[1, 2], None], FIXED), bl.DataError, ("sample 1", "null")),
     (chunked([[1, 2], [1, None]], FIXED), bl.DataError, ("sample 1", "null")),
     (chunked([[[1, 2]], [None]], NESTED), bl.DataError, ("sample 1", "null")),
-    (chunked(["a"]), bl.DTypeError, ("Utf8", "lists", "numbers")),
-    (chunked([{"a": 1}]), bl.DTypeError, ("Struct", "lists", "numbers")),
-    (chunked([["a"]]), bl.DTypeError, ("lists", {"Utf8", "Utf8View"})),
+    (chunked(["a"]), bl.DTypeError, ("'a'", "lists", "numbers")),
+    (chunked([{"a": 1}]), bl.DTypeError, ("{'a': 1}", "lists", "numbers")),
+    (chunked([["a"]]), bl.DTypeError, ("lists", "['a']")),
     (chunked([[[1]], [[2, 3]]]), bl.DTypeError, ("lists", "List")),
     (chunked([[]], pyarrow.list_(pyarrow.date32())), bl.DTypeError, ("lists", "Date32")),
     (chunked([[]], pyarrow.list_(pyarrow.decimal128(5))), bl.DTypeError, ("lists", {"Decimal128", "Decimal128(5, 0)"})),
@@ -171,7 +171,7 @@ LISTS = [
     (pyarrow.table({"a": [[1]]}), bl.DTypeError, ("column 'a'", "object", "numbers")),
     (polars.Series([[1], None]), bl.DataError, ("sample 1", "null")),
     (polars.Series([[1], [2, None]]), bl.DataError, ("sample 1", "null")),
-    (polars.Series([["a"]]), bl.DTypeError, ("lists", {"Utf8", "Utf8View"})),
+    (polars.Series([["a"]]), bl.DTypeError, ("lists", "['a']")),
     (polars.Series([[[1]], [[2, 3]]]), bl.DTypeError, ("lists", {"List", "LargeList"})),
     (polars.DataFrame({"a": [[1]]}), bl.DTypeError, ("column 'a'", "object", "numbers")),
     (
@@ -273,9 +273,9 @@ def test_no_fields_no_sequence_and_names_that_are_taken():
         sequences()
     with refused(bl.DataError, "field", "TensorDataset"):
         sequences(x=numpy.zeros(3), y=torch.zeros(3, 2))
-    with pytest.raises(TypeError, match="positional"):
+    with refused(bl.ArgumentError, "table", "list"):
         bl.SequenceDataset([[1], [2]])
-    for name in ("attention_mask", "lengths", "index", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids"):
+    for name in ("lengths", "index", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids"):
         with refused(bl.ArgumentError, name, "name"):
             sequences(**{name: [[1]]})
     with refused(bl.Error, "labels", "twice"):

@@ -37,6 +37,8 @@ pub(crate) struct CollateOptions {
     pub(crate) slots: Vec<(String, Slot)>,
     /// The field with the labels, its next tokens.
     pub(crate) labels: Option<String>,
+    /// The fields that batches do not hold, by name.
+    pub(crate) left_out: Vec<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
     pub(crate) rows: Option<(u64, u64)>,
     /// True if the documents of a stream are shuffled.
@@ -228,6 +230,19 @@ impl Collation {
             self;
         let made = Self::new(fields, index)?;
         Ok(Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, ..made })
+    }
+
+    /// The same fields, but for those from place `first` on that have one of these names. No form makes them.
+    pub(crate) fn without(self, names: &[String], first: usize) -> Self {
+        if names.is_empty() {
+            return self;
+        }
+        let is_kept = |place: usize| place < first || !names.contains(&self.names[place]);
+        let own = (0..self.own).filter(|&place| is_kept(place)).count();
+        let kept: Vec<usize> = (0..self.forms.len()).filter(|&place| is_kept(place)).collect();
+        let forms = kept.iter().map(|&place| Arc::clone(&self.forms[place])).collect();
+        let names = kept.iter().map(|&place| self.names[place].clone()).collect();
+        Self { names, forms, own, ..self }
     }
 
     /// The same fields, and `index` after them: the number of each sample.

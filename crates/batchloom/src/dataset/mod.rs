@@ -129,6 +129,16 @@ impl Dataset {
         Ok(collation.names.iter().cloned().zip(dtypes).take(collation.own).collect())
     }
 
+    /// The names of the fields of batches of `rule` that are not taken from samples, but describe the batch.
+    ///
+    /// # Errors
+    /// Errors that say which rule does not go with this kind of data.
+    #[doc(hidden)]
+    pub fn describing_fields(&self, rule: &Rule) -> Result<Vec<String>> {
+        let collation = self.0.collation(rule, &CollateOptions::default(), (0, 0))?;
+        Ok(collation.names[collation.own..].to_vec())
+    }
+
     /// Returns the same data with only some of its samples, numbered anew. Data is not copied. Of a
     /// [`TokenDataset`], documents are selected, not pieces.
     ///

@@ -217,6 +217,14 @@ impl LoaderBuilder {
         self
     }
 
+    /// Leaves `field` out of batches, so that nothing is computed for it: one that describes a batch, where samples are
+    /// made on demand. A name that no field has is ignored.
+    #[doc(hidden)]
+    pub fn leave_out(mut self, field: impl Into<String>) -> Self {
+        self.collate.left_out.push(field.into());
+        self
+    }
+
     /// Sets the number of labels of each sample that losses do not ignore, for
     /// [`Step::labels`](crate::plan::Step::labels). Default: the labels that the loader makes, if it makes any.
     pub fn label_counts(mut self, counts: LabelCounts) -> Self {

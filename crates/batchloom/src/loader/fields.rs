@@ -43,7 +43,8 @@ impl Fields {
         }
         collation.require_padded(options)?;
         let options = collation.with_typed_padding(options)?;
-        Self::with_marks(collation.with_slots(&options)?.cast(&options)?, plan, None)
+        let fields = Self::with_marks(collation.with_slots(&options)?.cast(&options)?, plan, None)?;
+        Ok(fields.without(&options.left_out, 0))
     }
 
     /// The fields of a batch of read samples.
@@ -52,7 +53,14 @@ impl Fields {
     /// [`Kind::Argument`](crate::Kind::Argument) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let fields = Self::with_marks(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
-        Ok(Self { nesting, ..fields })
+        // A field of samples may have the name of one that describes other batches.
+        let own = fields.own_fields();
+        Ok(Self { nesting, ..fields.without(&collated.options.left_out, own) })
+    }
+
+    /// The same fields, but for those from place `first` on that have one of these names.
+    fn without(self, names: &[String], first: usize) -> Self {
+        Self { collation: self.collation.without(names, first), ..self }
     }
 
     /// The fields with the marks that batches need.

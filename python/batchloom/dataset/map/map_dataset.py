@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy
 from batchloom.arguments import answer_unknown_keywords, caller, choice
+from batchloom.batching.rules import Rule
+from batchloom.collate.extras import Extras
 from batchloom.dataset.base import Dataset, samples_of
-from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
+from batchloom.dataset.concat import SOURCE, JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
-from batchloom.dataset.samples import Recipe, override
+from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, SampleError, many
@@ -23,9 +25,7 @@ ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")
 
 
-@answer_unknown_keywords(
-    **dict.fromkeys(("transform", "function", "map_fn", "loader"), "fn"), num_workers="workers", lengths="sizes"
-)
+@answer_unknown_keywords
 class MapDataset(Dataset[Any]):
     """Samples that a function makes when their batch is formed, and never before.
 
@@ -127,6 +127,26 @@ class MapDataset(Dataset[Any]):
         """The size of each sample; ``None`` if all count the same."""
         return self._samples.sizes()
 
+    @property
+    def fn(self) -> Callable[..., Any] | None:
+        """The function that makes a sample of an item; ``None`` if items are samples."""
+        return self._samples.source.fn
+
+    @property
+    def columns(self) -> tuple[str | int, ...] | None:
+        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
+        return self._samples.options.columns
+
+    @property
+    def on_error(self) -> str:
+        """``"raise"`` or ``"skip"``."""
+        return self._samples.options.on_error
+
+    @property
+    def workers(self) -> str:
+        """``"threads"`` or ``"processes"``."""
+        return self._samples.options.workers
+
     def __repr__(self) -> str:
         items, fn = self._samples.source.items, self._samples.source.fn
         named = "" if fn is None else f", {getattr(fn, '__name__', fn)}"
@@ -139,6 +159,20 @@ class ItemSamples(OnDemandSamples[ItemSource]):
     @override
     def recipe(self) -> Recipe:
         return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options)
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        fn = self.source.fn
+        says_source = isinstance(fn, JoinedFunction) and fn.says_source
+        return [*super().list_extras(rule), *([SOURCE] if says_source else [])]
+
+    @override
+    def with_extras(self, extras: Extras) -> Samples:
+        held, fn = self, self.source.fn
+        if SOURCE in extras.left_out and isinstance(fn, JoinedFunction):
+            held = ItemSamples(ItemSource(self.source.items, fn.without_source()), self.own_sizes, self.options)
+            held = held if self.selection is None else held.select(self.selection)
+        return super(ItemSamples, held).with_extras(extras)
 
     @override
     def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:

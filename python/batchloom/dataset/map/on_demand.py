@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import batchloom._native as _native
 import numpy
+from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.field_names import LateFieldNames
-from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
+from batchloom.collate.schema import BOUNDARIES, LONGEST, MARKS, Column, Columns, Schema
 from batchloom.dataset.location import ON_DEMAND
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.source import SampleSource
@@ -19,11 +20,14 @@ from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import Sizes, check_sizes
 
 if TYPE_CHECKING:
-    from batchloom.batching.rules import Rule
     from batchloom.collate.fields import Fields
 
 # Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
 LEAST, MOST = 1 << 16, 8
+
+# What batches of samples with sizes hold beside their fields: with rules that pad, and with rules that pack.
+PADDED = ("attention_mask", "lengths", "index")
+PACKED = (BOUNDARIES, LONGEST, "position_ids", "segment_ids", "index")
 
 SomeSource = TypeVar("SomeSource", bound=SampleSource)
 
@@ -116,10 +120,19 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
             Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
         )
         further = [name for name, _ in columns[own:]]
-        if BOUNDARIES in further:
-            further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
+        # Samples of which no field varies are not packed.
+        are_packed = BOUNDARIES in further or not self.extras.holds(BOUNDARIES)
+        longest = self.extras.longest_after(own) if are_packed else None
+        if longest is not None:
+            further.insert(longest - own, LONGEST)
         build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
-        return Schema(with_frameworks, named=structure.is_named, ragged=self.own_sizes is not None, build=build)
+        ragged = self.own_sizes is not None
+        return Schema(with_frameworks, named=structure.is_named, ragged=ragged, build=build, longest=longest)
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        described: Sequence[str] = () if self.own_sizes is None else PACKED if isinstance(rule, Packing) else PADDED
+        return [*described, *([MARKS[1]] if self.options.on_error == "skip" else [])]
 
     @override
     def engine(self) -> _native.Dataset:

@@ -10,6 +10,8 @@ from typing import Any, Literal, Self, Unpack, overload
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, integer
+from batchloom.arrays.copying import copy_argument
+from batchloom.batching.rules import Rule
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples, with_samples
@@ -27,25 +29,15 @@ from batchloom.dataset.windows.shape_arguments import read_shape
 from batchloom.dataset.windows.sliding import slide
 from batchloom.dataset.windows.stats import WindowStats, count
 from batchloom.dataset.windows.time_split import read_ends, read_origin
-from batchloom.dataset.windows.window_options import WindowOptions
+from batchloom.dataset.windows.window_options import WindowAttributes, WindowOptions
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, RangeError, many
 
 Array = numpy.ndarray[Any, Any]
 
 
-@answer_unknown_keywords(
-    **dict.fromkeys(("seq_len", "lookback", "context_length", "input_size", "max_encoder_length"), "input_len"),
-    **dict.fromkeys(("pred_len", "prediction_length", "forecast_horizon", "output_len", "h"), "horizon"),
-    **dict.fromkeys(("item_id", "unique_id", "group_ids", "series_id"), "id"),
-    **dict.fromkeys(("timestamp", "time_idx", "ds"), "time"),
-    **dict.fromkeys(("target", "target_columns"), "targets"),
-    **dict.fromkeys(("step", "step_size", "shift"), "stride"),
-    **dict.fromkeys(("static_features", "static_covariates"), "static"),
-    **dict.fromkeys(("past_covariates", "hist_exog_list"), "past"),
-    **dict.fromkeys(("future_covariates", "known_covariates", "futr_exog_list"), "future"),
-)
-class WindowDataset(Dataset[Form]):
+@answer_unknown_keywords
+class WindowDataset(Dataset[Form], WindowAttributes):
     """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
     Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
@@ -68,6 +60,8 @@ class WindowDataset(Dataset[Form]):
 
     Such steps are zeros. ``pad_value=`` of a loader, or ``bl.Field(pad=...)``, puts other numbers there, or
     ``"edge"``, the nearest step of the series; a part of a split is a series of its own. ``dataset[k]`` keeps zeros.
+
+    Masks, and what ``index`` adds, are the extras of a batch: ``extras=`` of a loader chooses among them.
 
     With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict with these by name.
 
@@ -198,6 +192,10 @@ class WindowDataset(Dataset[Form]):
         shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
         covariates = Covariates(past, future, labels, labels_of, static)
         options = SeriesOptions(id, time, freq, fill, columns, targets, marks)
+        given = {"id": id, "freq": freq, "fill": fill, "columns": columns, "targets": targets, "input_len": input_len}
+        given |= {"labels_of": labels_of, "mask": mask, "patch_len": patch_len, "patch_stride": patch_stride}
+        given |= {"patch_pad": patch_pad, "index": index, "short": short, "sampled_by": sampled_by} | lengths
+        vars(self).update({name: copy_argument(value) for name, value in given.items()})
         self._samples = WindowSamples(Series.read(series, options, covariates, shape), shape, Part())
 
     @property
@@ -502,6 +500,10 @@ class WindowSamples(StoredSamples):
     @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:
         return self.array_windows.row_shapes()
+
+    @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return self.array_windows.extras
 
     @override
     def schema(self, columns: Columns) -> Schema:

@@ -14,7 +14,7 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
-from batchloom.collate.schema import BOUNDARIES, IGNORED, MARKS, CollateOptions
+from batchloom.collate.schema import IGNORED, LONGEST, MARKS, CollateOptions
 from batchloom.device.collate.gather import ResidentRows, gather, gather_padded, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 
@@ -156,9 +156,10 @@ class Ragged:
         elements = Elements(arrived, outline, self)
         columns: list[Sequence[Any]] = []
         for name in self._names:
-            columns.append(self._column(name, elements, outline.runs))
-            if name == BOUNDARIES:
+            if name == LONGEST and name not in self._fields:
                 columns.append([longest for *_, longest in outline.runs])
+            else:
+                columns.append(self._column(name, elements, outline.runs))
         return columns
 
     def _column(self, name: str, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:

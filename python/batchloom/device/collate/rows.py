@@ -8,6 +8,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import weights
+from batchloom.collate.schema import MARKS
 from batchloom.device.collate.gather import ResidentRows, gather, split
 
 Runs = list[tuple[int, int, list[int], int]]
@@ -44,11 +45,12 @@ def marks(index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return index.to(torch.int64, copy=True), weights(index)
 
 
-def split_marks(arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
-    """Return the marks of all batches, if they have some."""
-    if not outline.marked:
+def split_marks(arrived: list[torch.Tensor], outline: Outline, names: Sequence[str]) -> list[Sequence[Any]]:
+    """Return the marks of all batches that they hold, by their names."""
+    if not names:
         return []
-    return [split(mark, samples(outline.runs)) for mark in marks(arrived[-1])]
+    made = zip(MARKS, marks(arrived[-1]), strict=True)
+    return [split(mark, samples(outline.runs)) for name, mark in made if name in names]
 
 
 def samples(runs: Runs, more: int = 0) -> list[int]:
@@ -57,10 +59,15 @@ def samples(runs: Runs, more: int = 0) -> list[int]:
 
 
 class Rows:
-    """Gathers rows of arrays ``[samples, ...]``, which are fetched on use."""
+    """Gathers rows of arrays ``[samples, ...]``, which are fetched on use.
 
-    def __init__(self, fetch: Callable[[], list[ResidentRows]]) -> None:
-        self._fetch = fetch
+    Args:
+        fetch: Fetches the arrays.
+        marks: The marks that batches hold.
+    """
+
+    def __init__(self, fetch: Callable[[], list[ResidentRows]], marks: Sequence[str]) -> None:
+        self._fetch, self._marks = fetch, marks
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the row of each sample."""
@@ -70,4 +77,4 @@ class Rows:
         """Gather the rows of each field, and cut them into batches."""
         rows, sizes = arrived[0][0], samples(outline.runs)
         fields: list[Sequence[Any]] = [split(gather(source, rows), sizes) for source in self._fetch()]
-        return fields + split_marks(arrived, outline)
+        return fields + split_marks(arrived, outline, self._marks)

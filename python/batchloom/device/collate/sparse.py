@@ -86,10 +86,15 @@ class ResidentSparse:
 
 
 class SparseAndDense:
-    """Gathers rows of fields, some of them sparse."""
+    """Gathers rows of fields, some of them sparse.
 
-    def __init__(self, fields: Sequence[ResidentSparse | Callable[[], ResidentRows]]) -> None:
-        self._fields = fields
+    Args:
+        fields: The fields.
+        marks: The marks that batches hold.
+    """
+
+    def __init__(self, fields: Sequence[ResidentSparse | Callable[[], ResidentRows]], marks: Sequence[str]) -> None:
+        self._fields, self._marks = fields, marks
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block, and the entries of its rows in each sparse field."""
@@ -111,4 +116,4 @@ class SparseAndDense:
                 columns += field.make([next(entries) for _ in count.inputs], count.batches, sizes)
             else:
                 columns.append(split(gather(field(), listed[0][0]), sizes))
-        return columns + split_marks(listed, rows)
+        return columns + split_marks(listed, rows, self._marks)

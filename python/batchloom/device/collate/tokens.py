@@ -27,13 +27,21 @@ class Tokens:
         tokens: Fetches the tokens.
         separator: The token between documents, or ``None``.
         extras: The names of the fields after inputs and labels, in order.
+        marks: The marks that batches hold.
         pads: ``True`` if pieces may be padded.
     """
 
     def __init__(
-        self, tokens: Callable[[], ResidentRows], separator: int | None, extras: Sequence[str], pads: bool
+        self,
+        tokens: Callable[[], ResidentRows],
+        separator: int | None,
+        extras: Sequence[str],
+        marks: Sequence[str],
+        *,
+        pads: bool,
     ) -> None:
-        self._tokens, self._separator, self._extras, self._pads = tokens, separator, extras, pads
+        self._tokens, self._separator, self._pads = tokens, separator, pads
+        self._extras, self._marks = extras, marks
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the passages of each piece."""
@@ -70,7 +78,7 @@ class Tokens:
                 ]
             batches = (split(piece.contiguous(), samples(of)) for piece, of in zip(pieces, groups, strict=True))
             fields.append([batch for several in batches for batch in several])
-        return fields + split_marks(arrived, outline)
+        return fields + split_marks(arrived, outline, self._marks)
 
     def _read(self, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
         """Return the token of each place, the separator between documents, and 0 for padding."""

@@ -79,10 +79,10 @@ class Windows:
         ends: str,
         looked_up: list[LookedUpRows],
         places: SeriesPlaces,
-        lists: bool,
+        marks: Sequence[str],
     ) -> None:
         self._step_ranges, self._masks, self._ends = step_ranges, masks, ends
-        self._looked_up, self._places, self._lists = looked_up, places, lists
+        self._looked_up, self._places, self._marks = looked_up, places, marks
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the first row of each window, and its steps before the series."""
@@ -92,8 +92,7 @@ class Windows:
         """Gather the windows of each field, and cut them into batches."""
         sizes = samples(outline.runs)
         fields: list[Sequence[Any]] = [split(field, sizes) for field in self.fields(*arrived[0].unbind())]
-        marks = split_marks(arrived, outline)
-        return fields + (marks[:1] if self._lists else marks)
+        return fields + split_marks(arrived, outline, self._marks)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps before their series."""

@@ -1,0 +1,121 @@
+"""A ``datasets.Dataset`` given whole: batches are those of the collator of transformers that pads, field by field."""
+
+import batchloom as bl
+import numpy
+import pytest
+from oracles.devices import loader_on
+from refusals import refused
+
+datasets = pytest.importorskip("datasets")
+
+LENGTHS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
+COLUMNS = {
+    "sentence": [f"text {place}" for place in range(10)],
+    "label": [place % 3 for place in range(10)],
+    "input_ids": [list(range(1, 1 + length)) for length in LENGTHS],
+    "token_type_ids": [[place % 2] * length for place, length in enumerate(LENGTHS)],
+    "attention_mask": [[1] * length for length in LENGTHS],
+    "vector": [[place / 2, -1.0, 3.0] for place in range(10)],
+}
+# As `datasets` stores what tokenizers return.
+NARROW = {
+    "input_ids": datasets.List(datasets.Value("int32")),
+    "token_type_ids": datasets.List(datasets.Value("int8")),
+    "attention_mask": datasets.List(datasets.Value("int8")),
+    "label": datasets.ClassLabel(names=["no", "yes", "maybe"]),
+}
+
+
+def table(columns=COLUMNS):
+    whole = datasets.Dataset.from_dict(columns)
+    types = {name: kind for name, kind in NARROW.items() if name in columns}
+    return whole.cast(datasets.Features(dict(whole.features) | types))
+
+
+TABLES = {
+    "whole": table(),
+    "selected": table().select([7, 2, 2, 9, 0]),
+    "shuffled": table().shuffle(seed=4),
+    "split": table().train_test_split(0.4, seed=2)["train"],
+    "joined": datasets.concatenate_datasets([table().select(range(4)), table().select([9, 1])]),
+    "formatted": table().with_format("torch"),
+}
+WAYS = ("host", "threads", "resident", "streamed")
+
+
+def loader(way, dataset, **options):
+    if way in ("host", "threads"):
+        return bl.DataLoader(dataset, output="torch", num_threads=1 if way == "host" else 2, **options)
+    return loader_on(way, dataset, **options)[0]
+
+
+def collated(rows, pad=0):
+    """The batch that `transformers.DataCollatorWithPadding` makes of rows: lists padded to the longest, as tensors."""
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": pad, "[UNK]": 99}, unk_token="[UNK]"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
+    collate = transformers.DataCollatorWithPadding(tokenizer)
+    return dict(collate([{name: value for name, value in row.items() if name != "sentence"} for row in rows]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", TABLES)
+def test_batches_are_those_of_a_padding_collator(kind, way):
+    given = TABLES[kind].remove_columns("sentence")
+    rows = given.with_format(None).to_list()
+    dataset = bl.SequenceDataset(given)
+    assert dataset.names == ("label", "input_ids", "token_type_ids", "vector")
+    seen = []
+    for batch in loader(way, dataset, batch_size=3, shuffle=True, extras=("attention_mask", "index")):
+        index = batch.pop("index").tolist()
+        expected = collated([rows[sample] for sample in index])
+        batch["labels"] = batch.pop("label")
+        batch["attention_mask"] = batch["attention_mask"].long()
+        batch["vector"] = batch["vector"].float()  # Python's floats become float32 there
+        assert batch.keys() == expected.keys()
+        for name, value in batch.items():
+            assert value.dtype == expected[name].dtype, name
+            assert value.equal(expected[name]), name
+        seen += index
+    assert sorted(seen) == list(range(len(given)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_texts_are_those_of_the_rows_that_are_shown(way):
+    given = TABLES["shuffled"]
+    dataset = bl.SequenceDataset(given)
+    assert dataset[3]["sentence"] == given[3]["sentence"]
+    made = (
+        bl.DataLoader(dataset, batch_size=4, device="cpu") if way == "resident" else loader(way, dataset, batch_size=4)
+    )
+    assert [batch["sentence"] for batch in made] == [given["sentence"][start : start + 4] for start in (0, 4, 8)]
+
+
+def test_integers_are_wide():
+    row = bl.SequenceDataset(table())[1]
+    assert {name: row[name].dtype for name in ("label", "input_ids", "token_type_ids")} == {
+        "label": numpy.int64,
+        "input_ids": numpy.int64,
+        "token_type_ids": numpy.int64,
+    }
+    assert row["vector"].dtype == numpy.float64
+
+
+def test_only_shown_columns_are_fields():
+    shown = table().with_format("numpy", columns=["input_ids", "label"])
+    assert bl.SequenceDataset(shown).names == ("label", "input_ids")
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (datasets.DatasetDict({"train": table()}), ["DatasetDict", "'train'"]),
+        (table().to_iterable_dataset(), ["IterableDataset", "datasets.Dataset"]),
+        (table().rename_column("label", "index"), ["index"]),
+    ],
+    ids=["splits", "stream", "a name of batches"],
+)
+def test_what_is_no_table_is_refused(given, values):
+    with refused(bl.ArgumentError, *values):
+        bl.SequenceDataset(given)
