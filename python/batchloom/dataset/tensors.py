@@ -162,6 +162,10 @@ class RowSamples(StoredSamples):
         return tuple(field for field in self.fields if isinstance(field, BorrowedArray))
 
     @override
+    def list_extras(self, rule: Rule) -> list[str]:
+        return []  # rows are described by nothing
+
+    @override
     def schema(self, columns: Columns) -> Schema:
         # The same for each loader with the same types of fields: loaders are made for every minibatch of a rollout.
         key = tuple(columns)

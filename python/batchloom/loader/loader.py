@@ -113,13 +113,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._ranks = RankFinder(**vars(divided.ranks), jax=request.makes_jax)
         self._native = self._engine(divided.delivery)
         self._prepare()
-        self._recipe = {
-            "dataset": dataset,
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            **divided.recipe,
-            **order.recipe,
-        }
+        given = {"dataset": dataset, "batch_size": batch_size, "shuffle": shuffle}
+        self._recipe = {**given, **divided.recipe, **order.recipe}
         self._start()
 
     def _engine(self, delivery: DeliveryOptions) -> _native.Loader:

@@ -289,7 +289,6 @@ def test_a_pickle_has_the_same_extras():
         (lambda: bl.TensorDataset(SERIES), {"index": True}, ["()", "None"]),
         (lambda: bl.TensorDataset(SERIES), False, ["()", "None"]),
     ],
-    ids=str,
 )
 def test_other_names_are_refused_with_those_that_there_are(make, extras, known):
     with refused(bl.ArgumentError, "extras", *known):
