@@ -11,6 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::error::LoaderError;
 
@@ -42,6 +43,58 @@ impl Drop for Visit {
     fn drop(&mut self) {
         VISITS.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// The arrival of a thread at the interpreter, for the time that it waits there.
+pub(crate) struct Arrival(Instant);
+
+/// The stay of a thread in the interpreter.
+pub(crate) struct Stay {
+    arrived: Instant,
+    entered: Instant,
+    /// The time that the thread had computed when it entered, if it is known.
+    computed: Option<Duration>,
+}
+
+/// A thread that enters later than this after its arrival found another one inside.
+const AT_ONCE: Duration = Duration::from_micros(50);
+
+impl Arrival {
+    /// The arrival of this thread.
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The stay, which begins.
+    pub(crate) fn enter(self, py: Python<'_>) -> Stay {
+        Stay { arrived: self.0, entered: Instant::now(), computed: computed(py) }
+    }
+}
+
+impl Stay {
+    /// The time since the arrival, and the part of it that the thread waited for the interpreter.
+    ///
+    /// The wait at the door is measured. A thread that had to wait there also takes turns with the threads inside: of the
+    /// time that it does not compute, as much as they compute meanwhile counts, and no more, as it may wait for files.
+    pub(crate) fn leave(self, py: Python<'_>) -> (Duration, Duration) {
+        let (door, inside) = (self.entered - self.arrived, self.entered.elapsed());
+        let own = self.computed.zip(computed(py)).map(|(before, after)| after.saturating_sub(before));
+        let turns = match own.filter(|_| door > AT_ONCE) {
+            Some(own) => {
+                let visitors = u32::try_from(VISITS.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+                inside.saturating_sub(own).min(own.saturating_mul(visitors))
+            }
+            None => Duration::ZERO,
+        };
+        (door + inside, door + turns)
+    }
+}
+
+/// The time that this thread has computed.
+fn computed(py: Python<'_>) -> Option<Duration> {
+    static THREAD_TIME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let time = THREAD_TIME.import(py, "time", "thread_time_ns").ok()?;
+    Some(Duration::from_nanos(time.call0().ok()?.extract().ok()?))
 }
 
 /// Runs a function in Python, unless the interpreter ends.

@@ -9,10 +9,37 @@
 //! Values that no thread waits for, and that decide nothing that one does, stay with the standard library: counts of
 //! metrics, and values that are set once.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use real::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
 #[cfg(all(test, shuttle))]
 pub(crate) use scheduled::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
+
+/// The time that threads spent on reading samples of an iteration, and the part of it that they waited for a lock which
+/// only one of them can hold: the interpreter of a front end.
+#[derive(Debug, Default)]
+pub struct ReadClock {
+    /// Nanoseconds.
+    spent: AtomicU64,
+    waited: AtomicU64,
+}
+
+impl ReadClock {
+    /// Counts time that a thread spent on reading, and the part of it that the thread waited.
+    pub fn count(&self, spent: Duration, waited: Duration) {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.spent.fetch_add(nanoseconds(spent), Ordering::Relaxed);
+        self.waited.fetch_add(nanoseconds(waited.min(spent)), Ordering::Relaxed);
+    }
+
+    /// The time that was spent so far, and the part of it that threads waited, summed over all threads.
+    pub(crate) fn read(&self) -> (Duration, Duration) {
+        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        (time(&self.spent), time(&self.waited))
+    }
+}
 
 #[cfg(not(all(test, shuttle)))]
 mod real {

@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("plan", &["order", "draws", "batching", "ranks"]),
     ("run", &["plan", "batching"]),
     ("tensor", &[]),
-    ("collate", &["tensor"]),
+    ("collate", &["tensor", "order"]),
     ("dataset", &["tensor", "batching", "order", "collate"]),
     ("loader", &["tensor", "dataset", "collate", "run", "plan", "draws", "batching", "ranks", "order"]),
 ];

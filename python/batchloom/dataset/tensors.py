@@ -24,6 +24,7 @@ from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
+    from batchloom.batching.rules import Rule
     from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident

@@ -24,7 +24,7 @@ from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.introductions import introduce_loaders
 from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
-from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
+from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn, make_metrics
 from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.attributes import TorchAttributes
 from batchloom.loader.torch.datasets import as_dataset
@@ -206,8 +206,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         Where the logger ``batchloom`` logs at level ``INFO``, each epoch logs this line as it ends.
         """
-        measured = self._native.metrics()
-        return Metrics(*measured[:-1], *self._delivery.copies(), measured[-1])
+        return make_metrics(self._native.metrics(), self._delivery.copies())
 
     def steps(self, end: int | None = None) -> Iterator[Batch]:
         """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.

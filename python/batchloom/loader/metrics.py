@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Metrics:
         copying: Copies to the device that are under way now: of blocks that are no longer queued, and of shards. Those
             that JAX makes are not counted.
         copying_bytes: Bytes of those copies.
+        reading_seconds: Seconds that threads spent on samples of a ``MapDataset``, summed over all of them; 0 for
+            ``workers="processes"``.
+        interpreter_seconds: Seconds of it that they waited for the interpreter, which runs one thread at a time: the time
+            until each call, and for a thread that had to wait there, an estimate of its waits inside the call.
         verdict: The line.
     """
 
@@ -46,10 +51,51 @@ class Metrics:
     most_queued_bytes: int
     copying: int
     copying_bytes: int
+    reading_seconds: float
+    interpreter_seconds: float
     verdict: str
 
     def __str__(self) -> str:
         return self.verdict
+
+
+# A share of the time of threads that is worth a word, and the least time that shows one.
+WORTH_SAYING, LEAST_SECONDS = 0.1, 0.01
+
+
+def make_metrics(measured: tuple[int, int, int, list[float], int, int, int, str], copies: tuple[int, int]) -> Metrics:
+    """Return the metrics of an epoch.
+
+    Args:
+        measured: The metrics of the engine.
+        copies: The number of copies to the device that are under way, and their bytes.
+    """
+    batches, blocks, size, times, *queue, verdict = measured
+    seconds, waited, idle, reading, blocked = times
+    queued, queued_bytes, most = queue
+    verdict += _describe_turns(seconds, reading, blocked)
+    return Metrics(
+        batches, blocks, size, seconds, waited, idle, queued, queued_bytes, most, *copies, reading, blocked, verdict
+    )
+
+
+def _describe_turns(seconds: float, reading: float, blocked: float) -> str:
+    """Return what to change where threads wait for the interpreter; nothing where they do not, or no core is free."""
+    computing = reading - blocked
+    if reading < LEAST_SECONDS or blocked < WORTH_SAYING * reading or computing <= 0:
+        return ""
+    times = min(reading, count_cores() * seconds) / computing
+    if times < 1 + WORTH_SAYING:
+        return ""
+    return (
+        f"; threads waited {100 * blocked / reading:.0f} % of their time for the interpreter: "
+        f'workers="processes" would read up to {times:.1f} times as fast'
+    )
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class PassedOn(map):  # type: ignore[type-arg]

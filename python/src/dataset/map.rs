@@ -24,7 +24,7 @@ use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
 use crate::dlpack::{Tensor, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
-use crate::interpreter::{Visit, enter};
+use crate::interpreter::{Arrival, Visit, enter};
 
 /// The numbers that a generator for one sample starts from.
 #[pyfunction]
@@ -79,11 +79,16 @@ impl PythonReader {
     ) -> batchloom::Result<T> {
         let visit = Visit::begin();
         let visited = visit.and_then(|_visit| {
+            let arrival = Arrival::now();
             Python::try_attach(|py| {
+                let stay = arrival.enter(py);
                 // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
                 let done = mem::take(&mut *lock(&self.done));
                 drop(done);
-                read(py).map_err(|error| reading_error(request, Box::new(error)))
+                let output = read(py).map_err(|error| reading_error(request, Box::new(error)));
+                let (spent, waited) = stay.leave(py);
+                request.clock.count(spent, waited);
+                output
             })
         });
         visited.unwrap_or_else(|| Err(reading_error(request, "the interpreter is ending".into())))

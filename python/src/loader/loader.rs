@@ -118,16 +118,14 @@ impl Loader {
     }
 
     /// The metrics of the latest iteration, and their text: see batchloom/loader/metrics.py. Times are in seconds.
-    fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
+    fn metrics(&self) -> (u64, u64, u64, [f64; 5], usize, usize, usize, String) {
         let metrics = self.0.metrics();
-        let seconds = [metrics.elapsed, metrics.waited, metrics.idle].map(|time| time.as_secs_f64());
+        let times = [metrics.elapsed, metrics.waited, metrics.idle, metrics.reading, metrics.blocked];
         (
             metrics.batches,
             metrics.blocks,
             metrics.bytes,
-            seconds[0],
-            seconds[1],
-            seconds[2],
+            times.map(|time| time.as_secs_f64()),
             metrics.queued,
             metrics.queued_bytes,
             metrics.most_queued_bytes,

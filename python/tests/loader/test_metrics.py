@@ -146,3 +146,56 @@ def test_iterators_that_are_logged_are_as_others(caplog):
 def test_nothing_is_logged_unless_asked(caplog):
     list(loader())
     assert not [record for record in caplog.records if record.name == "batchloom"]
+
+
+def count(number):
+    """A function that holds the interpreter."""
+    return numpy.float64(sum(range(20_000)) + number)
+
+
+def wait(number):
+    """A function that lets other threads into the interpreter."""
+    time.sleep(0.0005)
+    return numpy.float64(number)
+
+
+def read_all(function, threads, **options):
+    batches = bl.DataLoader(bl.MapDataset(range(600), function, **options), 10, num_threads=threads)
+    list(batches)
+    return batches.metrics()
+
+
+def test_threads_that_wait_for_the_interpreter_are_told_of_processes():
+    metrics = read_all(count, 2)
+    assert 0 < metrics.interpreter_seconds < metrics.reading_seconds
+    free = read_all(wait, 2)
+    assert 0 <= free.interpreter_seconds < free.reading_seconds
+    share, waits = (each.interpreter_seconds / each.reading_seconds for each in (free, metrics))
+    assert share < waits
+
+
+def test_other_data_is_read_by_no_thread_that_enters_python():
+    batches = loader()
+    list(batches)
+    assert (batches.metrics().reading_seconds, batches.metrics().interpreter_seconds) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("times", "cores", "said"),
+    [
+        ((1.0, 0.5, 0.0, 2.0, 1.0), 8, '50 % of their time for the interpreter: workers="processes" would read up to 2.0'),
+        ((1.0, 0.5, 0.0, 4.0, 3.0), 2, "up to 2.0 times"),
+        ((1.0, 0.5, 0.0, 4.0, 2.0), 2, None),
+        ((1.0, 0.5, 0.0, 2.0, 0.1), 8, None),
+        ((0.1, 0.0, 0.0, 0.005, 0.004), 8, None),
+        ((0.0, 0.0, 0.0, 0.0, 0.0), 8, None),
+    ],
+    ids=["two threads", "no more than cores", "no core is free", "seldom", "too short", "nothing read"],
+)  # fmt: skip
+def test_the_verdict_says_what_processes_would_give(times, cores, said, monkeypatch):
+    from batchloom.loader import metrics
+
+    monkeypatch.setattr(metrics, "count_cores", lambda: cores)
+    measured = metrics.make_metrics((10, 1, 100, list(times), 0, 0, 100, "the loop waited"), (0, 0))
+    assert (measured.reading_seconds, measured.interpreter_seconds) == times[3:]
+    assert (said in str(measured)) if said else str(measured) == "the loop waited"

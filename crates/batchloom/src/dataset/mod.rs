@@ -35,8 +35,8 @@ pub(crate) use located::Located;
 pub(crate) use map::Banned;
 pub(crate) use map::BatchRead;
 pub use map::{
-    FilledPart, Held, MapDataset, MapDatasetBuilder, Objects, OnError, ReadPart, ReadRequest, Reader,
-    Refusal, Sample, SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop,
+    FilledPart, Held, MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest,
+    Reader, Refusal, Sample, SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop,
     sample_key,
 };
 pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};

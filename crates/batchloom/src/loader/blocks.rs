@@ -154,6 +154,9 @@ impl BegunBlocks {
         // An error of the layout is left to the consumer of that block.
         let is_small = queue.is_small(&job).unwrap_or(false);
         progress.meter.begin();
+        if let Some(demand) = &job.demand {
+            progress.meter.follow(&demand.clock);
+        }
         let iteration = if is_small { None } else { Some(workers.call(&job, &queue)?) };
         let helps = helps || is_small;
         Ok(Self {

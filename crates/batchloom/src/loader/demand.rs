@@ -23,7 +23,7 @@ use crate::dataset::{
     SampleLayout, Stop,
 };
 use crate::error::{Cause, ReadError};
-use crate::sync::{Instant, Mutex, MutexGuard};
+use crate::sync::{Instant, Mutex, MutexGuard, ReadClock};
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
 
@@ -40,6 +40,7 @@ pub(super) struct Demand {
     /// The fields of later batches, if these can be laid out before their samples are read, once that is known.
     pub(super) direct: OnceLock<Option<Arc<Direct>>>,
     pub(super) pace: Pace,
+    pub(super) clock: Arc<ReadClock>,
 }
 
 /// The most parts that a batch is read in, for each thread: with several, a slow sample holds up fewer others.
@@ -141,7 +142,8 @@ impl Demand {
             if plan.banned(0).binary_search(&sample).is_ok() {
                 continue;
             }
-            let request = ReadRequest { samples: &[sample], seed: plan.seed(), epoch: plan.epoch(), stop };
+            let (seed, epoch, clock) = (plan.seed(), plan.epoch(), &*self.clock);
+            let request = ReadRequest { samples: &[sample], seed, epoch, stop, clock };
             if let Some(Ok(layout)) = self.reader.read(&request)?.outcomes.into_iter().next() {
                 return Ok(Some((sample, layout)));
             }
@@ -355,7 +357,7 @@ impl ReadTask {
 
     fn request<'a>(&'a self, plan: &Plan, stop: &'a Stop) -> ReadRequest<'a> {
         let samples = &self.members.samples[self.range.clone()];
-        ReadRequest { samples, seed: plan.seed(), epoch: plan.epoch(), stop }
+        ReadRequest { samples, seed: plan.seed(), epoch: plan.epoch(), stop, clock: &self.demand.clock }
     }
 }
 

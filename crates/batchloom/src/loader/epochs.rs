@@ -128,6 +128,7 @@ impl Epochs {
             first,
             direct: OnceLock::new(),
             pace: Pace::default(),
+            clock: Arc::default(),
         }))
     }
 

@@ -4,9 +4,11 @@
 //! changes nothing else.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use crate::sync::ReadClock;
 
 /// The counts of one iteration, which its consumer and its workers write.
 #[derive(Debug, Default)]
@@ -22,12 +24,19 @@ pub(crate) struct Meter {
     queued: AtomicUsize,
     queued_bytes: AtomicUsize,
     most_bytes: AtomicUsize,
+    /// The time of threads that read samples on demand, if they are.
+    reading: OnceLock<Arc<ReadClock>>,
 }
 
 impl Meter {
     /// Notes that the first block is asked for.
     pub(crate) fn begin(&self) {
         self.began.get_or_init(Instant::now);
+    }
+
+    /// Takes the time that threads spend on reading samples from `clock`.
+    pub(crate) fn follow(&self, clock: &Arc<ReadClock>) {
+        self.reading.get_or_init(|| Arc::clone(clock));
     }
 
     /// Notes that the iteration is over.
@@ -64,6 +73,7 @@ impl Meter {
         let elapsed =
             self.began.get().map_or(Duration::ZERO, |began| end().saturating_duration_since(*began));
         let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        let (reading, blocked) = self.reading.get().map(|clock| clock.read()).unwrap_or_default();
         Metrics {
             batches,
             blocks: self.blocks.load(Ordering::Relaxed),
@@ -74,6 +84,8 @@ impl Meter {
             queued: self.queued.load(Ordering::Relaxed),
             queued_bytes: self.queued_bytes.load(Ordering::Relaxed),
             most_queued_bytes: self.most_bytes.load(Ordering::Relaxed),
+            reading,
+            blocked,
         }
     }
 }
@@ -108,6 +120,11 @@ pub struct Metrics {
     pub queued_bytes: usize,
     /// The most bytes that were ready or in the making at once.
     pub most_queued_bytes: usize,
+    /// The time that threads spent on reading samples on demand, summed over all of them, if their reader counts it: in
+    /// Python, threads that call the function of a `MapDataset`.
+    pub reading: Duration,
+    /// The part of it that threads waited for a lock which one of them holds at a time, such as an interpreter.
+    pub blocked: Duration,
 }
 
 impl Metrics {

@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crate::sync::ReadClock;
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
@@ -230,7 +231,8 @@ impl Kind for MapDataset {
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let request = ReadRequest { samples: &[sample], seed: 0, epoch: 0, stop: &Stop::default() };
+        let (stop, clock) = (Stop::default(), ReadClock::default());
+        let request = ReadRequest { samples: &[sample], seed: 0, epoch: 0, stop: &stop, clock: &clock };
         let read = BatchRead {
             samples: vec![sample],
             parts: vec![(0..1, self.reader.read(&request)?)],

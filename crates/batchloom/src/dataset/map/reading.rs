@@ -9,6 +9,7 @@ use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
 use crate::error::{Cause, ReadError};
+use crate::sync::ReadClock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tensor::buffer::Region;
 use crate::{DType, Result, Tensor};
@@ -24,6 +25,8 @@ pub struct ReadRequest<'a> {
     pub epoch: u64,
     /// Tells that the samples are of no use any more.
     pub stop: &'a Stop,
+    /// Takes the time that was spent, from readers that count it.
+    pub clock: &'a ReadClock,
 }
 
 /// The sign of an iteration that has stopped, shared by its threads.
@@ -307,8 +310,7 @@ impl Chosen {
     fn ask_whole<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
         let mut samples = request.samples.to_vec();
         self.selection.map(&mut samples);
-        let &ReadRequest { seed, epoch, stop, .. } = request;
-        read(&ReadRequest { samples: &samples, seed, epoch, stop })
+        read(&ReadRequest { samples: &samples, ..*request })
     }
 }
 
