@@ -35,8 +35,8 @@ class Metrics:
         copying_bytes: Bytes of those copies.
         reading_seconds: Seconds that threads spent on samples of a ``MapDataset``, summed over all of them; 0 for
             ``workers="processes"``.
-        interpreter_seconds: Seconds of it that they waited for the interpreter, which runs one thread at a time: the time
-            until each call, and for a thread that had to wait there, an estimate of its waits inside the call.
+        interpreter_seconds: Seconds of it that they waited for the interpreter, which runs one thread at a time: the
+            time until each call, and for a thread that had to wait there, an estimate of its waits inside the call.
         verdict: The line.
     """
 

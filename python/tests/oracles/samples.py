@@ -38,6 +38,11 @@ def killed(number):
     return numpy.full(3, number)
 
 
+def parent(number):
+    """The process that the process of this function is a child of."""
+    return numpy.int64(os.getppid())
+
+
 def process(number):
     """The process that makes the sample."""
     return os.getpid()

@@ -69,8 +69,9 @@ class MapDataset(Dataset[Any]):
             ``"processes"``, for functions that are bound by the interpreter: they start with the first batch and end
             with the loader, and write arrays straight into the memory of batches. ``items`` and ``fn`` are pickled once
             for each process, so the function stands at the top level of a module, and a script that makes loaders does
-            so under ``if __name__ == "__main__":``. There, generators of ``random``, ``numpy.random`` and torch are
-            seeded for each sample, by what ``rng`` is made of.
+            so under ``if __name__ == "__main__":``. On Linux, a server that all loaders share starts with the first
+            loader and forks each of them, which sees environment variables as they were then. There, generators of
+            ``random``, ``numpy.random`` and torch are seeded for each sample, by what ``rng`` is made of.
 
     Raises:
         ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, or an option is unknown.

@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import sys
 import tempfile
 import weakref
 from contextlib import suppress
 from multiprocessing import get_context, reduction
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 import batchloom._native as _native
@@ -22,6 +25,25 @@ import numpy
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickle_value, status_of, work
 from batchloom.errors import ArgumentError
+
+# Modules that take long to import, which most functions use: the server of processes imports those that are here too.
+SHARED = ("numpy", "torch", "batchloom.dataset.map.worker")
+
+# The process that has the server. One that was forked from it cannot ask that server for processes.
+_PROCESS = os.getpid()
+
+
+def choose_context() -> ForkServerContext | SpawnContext:
+    """Return the way in which processes start.
+
+    On Linux a server, which all loaders share, imports :data:`SHARED` once and forks itself: it has no thread, and a
+    process is there in milliseconds. Elsewhere, and in a forked process, each process begins as a new interpreter.
+    """
+    if sys.platform != "linux" or os.getpid() != _PROCESS:
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([name for name in SHARED if name in sys.modules])
+    return context
 
 
 class Segment:
@@ -118,6 +140,8 @@ class Starter:
         self.segments: dict[int, Segment] = {}
         self._process = os.getpid()
         self._workers: list[Worker] = []
+        if isinstance(choose_context(), ForkServerContext):
+            ensure_running()  # the server imports while the program goes on
 
     def __call__(self, ours: int, other: int) -> Worker:
         """Start a process, given the files of both ends of its connection; it takes the other end."""
@@ -143,7 +167,7 @@ class Worker:
         self._connection, end = Connection(os.dup(ours)), Connection(other)
         status = Segment(mmap.PAGESIZE)
         self._status = status_of(status.memory)
-        self._process = get_context("spawn").Process(target=work, args=(end,), name="batchloom", daemon=True)
+        self._process = choose_context().Process(target=work, args=(end,), name="batchloom", daemon=True)
         try:
             self._process.start()
             end.close()

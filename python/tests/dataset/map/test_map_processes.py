@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import socket
+import sys
 import time
 
 import batchloom as bl
@@ -17,6 +18,7 @@ from oracles.samples import (
     fill_drawn,
     killed,
     many_arrays,
+    parent,
     process,
     refuses,
     rests,
@@ -246,3 +248,35 @@ def test_exit_and_interrupts_in_the_middle(interpreter):
         before = time.monotonic()
         assert interpreter(code, way).strip() == word
         assert time.monotonic() - before < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, processes are spawned")
+def test_processes_of_all_loaders_are_forked_by_one_server():
+    found = {int(value) for _ in range(2) for (batch,) in [list(loader(parent, "processes", 10, batch_size=10))]
+             for value in batch}  # fmt: skip
+    assert len(found) == 1
+    assert found != {os.getpid()}
+
+
+def test_a_forked_process_starts_processes_of_its_own(script):
+    script(
+        """
+        import os
+        import batchloom as bl
+        from oracles.samples import row
+
+        if __name__ == "__main__":
+            def read():
+                loader = bl.DataLoader(bl.MapDataset(range(20), row, workers="processes"), 5, num_threads=1)
+                return [[array.tolist() for array in (batch.values() if isinstance(batch, dict) else batch)]
+                        for batch in loader]
+
+            expected = read()
+            process = os.fork()
+            if process == 0:
+                os._exit(0 if read() == expected else 1)
+            _, status = os.waitpid(process, 0)
+            assert status == 0, status
+            assert read() == expected
+        """
+    )
