@@ -1,7 +1,7 @@
 //! Windows against their enumeration: their number, their places, their contents (L1, L8), gathered and as views, in
 //! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
-use batchloom::dataset::{Anchor, SampledBy, Short, Steps, WindowShape};
+use batchloom::dataset::{Anchor, SampledBy, Short, WindowShape, WindowSteps};
 use batchloom::loader::{Batch, PadSlot, Slot};
 use batchloom::order::Shuffle;
 use batchloom::{Kind, Loader, Tensor, WindowDataset};
@@ -275,10 +275,10 @@ proptest! {
         let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
         let span = shape.span();
         let listed: Vec<usize> = listed.iter().map(|step| step % span).collect();
-        let strided = Steps::Range { start: 0, len: (span - 1) / every + 1, every };
+        let strided = WindowSteps::Range { start: 0, len: (span - 1) / every + 1, every };
         let strided_steps: Vec<usize> = (0..span).step_by(every).collect();
         let dataset = dataset.input("x", series.tensor()).unwrap();
-        let dataset = dataset.steps("listed", series.tensor(), Steps::Listed(listed.clone().into())).unwrap();
+        let dataset = dataset.steps("listed", series.tensor(), WindowSteps::Listed(listed.clone().into())).unwrap();
         let dataset = dataset.steps("strided", series.tensor(), strided.clone()).unwrap();
         let dataset = dataset.steps("scaled", series.tensor(), strided).unwrap();
         let mut loader = Loader::builder(dataset).batch_size(3).shuffle(shuffle).scale("scaled", 0.5);
@@ -344,12 +344,12 @@ proptest! {
         let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
         let (span, offsets) = (shape.span(), series.offsets());
         let listed: Vec<usize> = listed.iter().map(|step| step % span).collect();
-        let strided = Steps::Range { start: 0, len: (span - 1) / every + 1, every };
+        let strided = WindowSteps::Range { start: 0, len: (span - 1) / every + 1, every };
         let strided_steps: Vec<usize> = (0..span).step_by(every).collect();
         let different = shape.sampled_by(SampledBy::Windows);
         let different = WindowDataset::new(&offsets, different).unwrap().len();
         let numbers = |count: usize| Tensor::from_vec((0..count as i64).collect(), &[count]).unwrap();
-        let dataset = dataset.steps("listed", series.tensor(), Steps::Listed(listed.clone().into())).unwrap();
+        let dataset = dataset.steps("listed", series.tensor(), WindowSteps::Listed(listed.clone().into())).unwrap();
         let dataset = dataset.steps("strided", series.tensor(), strided.clone()).unwrap();
         let dataset = dataset.mask_of("strided_mask", strided).unwrap();
         let dataset = dataset.of_series("static", numbers(series.lengths.len())).unwrap();

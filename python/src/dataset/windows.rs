@@ -2,7 +2,7 @@
 
 use batchloom::WindowDataset;
 use batchloom::dataset::{
-    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, Steps, WindowShape,
+    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, WindowShape, WindowSteps,
 };
 use pyo3::prelude::*;
 
@@ -60,12 +60,12 @@ impl Windows {
     }
 
     /// The same windows with a field that holds these steps of an array `[time, ..]`.
-    fn with_steps(&self, name: String, values: &Tensor, steps: WindowSteps) -> PyResult<Self> {
+    fn with_steps(&self, name: String, values: &Tensor, steps: GivenSteps) -> PyResult<Self> {
         self.with(|windows| windows.steps(name, values.0.clone(), steps.into()))
     }
 
     /// The same windows with a field that is true at the given steps that exist.
-    fn with_mask(&self, name: String, steps: WindowSteps) -> PyResult<Self> {
+    fn with_mask(&self, name: String, steps: GivenSteps) -> PyResult<Self> {
         self.with(|windows| windows.mask_of(name, steps.into()))
     }
 
@@ -198,16 +198,16 @@ impl Windows {
 
 /// Steps of a window: the first, their number and the distance from one to the next, or a list.
 #[derive(FromPyObject)]
-enum WindowSteps {
+enum GivenSteps {
     Range((usize, usize, usize)),
     Listed(Vec<usize>),
 }
 
-impl From<WindowSteps> for Steps {
-    fn from(steps: WindowSteps) -> Self {
+impl From<GivenSteps> for WindowSteps {
+    fn from(steps: GivenSteps) -> Self {
         match steps {
-            WindowSteps::Range((start, len, every)) => Self::Range { start, len, every },
-            WindowSteps::Listed(steps) => Self::Listed(steps.into()),
+            GivenSteps::Range((start, len, every)) => Self::Range { start, len, every },
+            GivenSteps::Listed(steps) => Self::Listed(steps.into()),
         }
     }
 }

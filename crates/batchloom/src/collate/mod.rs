@@ -58,7 +58,7 @@ pub(crate) use stack::Stack;
 pub(crate) use taken::Taken;
 pub(crate) use tokens::{Passage, PassageOf, Passages, Pieces, TokenField, Tokens};
 pub(crate) use whole::WholeField;
-pub use window::Steps;
+pub use window::WindowSteps;
 pub(crate) use window::{
     Fill, Lookup, Places, Span, Window, WindowMask, WindowNumber, WindowPlace, WindowRow,
 };

@@ -35,7 +35,7 @@ pub(crate) struct WindowPlace {
 
 /// The steps of a window that a field holds, counted from the beginning of the window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Steps {
+pub enum WindowSteps {
     /// `len` steps from `start` on, one every `every` steps.
     Range {
         /// The first step.
@@ -49,7 +49,7 @@ pub enum Steps {
     Listed(Arc<[usize]>),
 }
 
-impl Steps {
+impl WindowSteps {
     /// Neighbouring steps.
     pub fn neighbours(start: usize, len: usize) -> Self {
         Self::Range { start, len, every: 1 }
@@ -124,7 +124,7 @@ impl Steps {
 pub(crate) struct Span {
     pub(crate) values: Tensor,
     pub(crate) rows: Rows,
-    pub(crate) steps: Steps,
+    pub(crate) steps: WindowSteps,
 }
 
 /// The contents of the steps of a window that its series does not have.
@@ -258,7 +258,7 @@ impl<P: Places> Window<P> {
 pub(crate) struct WindowMask<P> {
     pub(crate) windows: Arc<P>,
     /// The steps of the window that the mask is about.
-    pub(crate) steps: Steps,
+    pub(crate) steps: WindowSteps,
 }
 
 impl<P: Places> Form for WindowMask<P> {

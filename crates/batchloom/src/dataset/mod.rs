@@ -23,7 +23,7 @@ mod windows;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use crate::collate::Steps;
+pub use crate::collate::WindowSteps;
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
 use collation::CollateOptions;

@@ -24,7 +24,7 @@ use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::Rule;
 use crate::batching::error::BatchingCause;
-use crate::collate::{Form, Places, Span, Steps, Window, WindowMask};
+use crate::collate::{Form, Places, Span, Window, WindowMask, WindowSteps};
 use crate::dataset::error::{DatasetCause, SelectionCause};
 use crate::tensor::error::TensorCause;
 use crate::{Result, Tensor, memory};
@@ -83,7 +83,7 @@ pub struct WindowDataset {
     /// The first row of each series.
     starts: Arc<[usize]>,
     spans: Vec<(String, Span)>,
-    masks: Vec<(String, Steps)>,
+    masks: Vec<(String, WindowSteps)>,
     beside: Vec<(String, Beside)>,
     /// True if batches hold the number of each window.
     index: bool,
@@ -125,7 +125,7 @@ impl WindowDataset {
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if it has fewer steps
     /// than the series.
     pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
-        let steps = Steps::neighbours(0, self.windows.shape.input_len);
+        let steps = WindowSteps::neighbours(0, self.windows.shape.input_len);
         self.steps(name, values, steps)
     }
 
@@ -135,7 +135,7 @@ impl WindowDataset {
     /// The same as those of [`input`](Self::input).
     pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let (start, len) = self.windows.shape.target();
-        self.steps(name, values, Steps::neighbours(start, len))
+        self.steps(name, values, WindowSteps::neighbours(start, len))
     }
 
     /// Adds a field that holds some steps of each window of an array `[time, ..]`.
@@ -143,7 +143,7 @@ impl WindowDataset {
     /// # Errors
     /// The same as those of [`input`](Self::input), and [`Kind::Argument`](crate::Kind::Argument) if a step lies
     /// outside the window.
-    pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: Steps) -> Result<Self> {
+    pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: WindowSteps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
         let rows = values.layout().rows(values.dtype().size());
@@ -164,9 +164,9 @@ impl WindowDataset {
     /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub fn mask(self) -> Result<Self> {
         let (start, len) = self.shape().target();
-        let input = Steps::neighbours(0, self.shape().input_len);
+        let input = WindowSteps::neighbours(0, self.shape().input_len);
         let masked = self.mask_of("mask", input)?;
-        if len > 0 { masked.mask_of("target_mask", Steps::neighbours(start, len)) } else { Ok(masked) }
+        if len > 0 { masked.mask_of("target_mask", WindowSteps::neighbours(start, len)) } else { Ok(masked) }
     }
 
     /// Adds a field that is true for those of some steps of each window that exist.
@@ -174,7 +174,7 @@ impl WindowDataset {
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a name is given twice; [`Kind::Argument`](crate::Kind::Argument) if a step
     /// lies outside the window.
-    pub fn mask_of(mut self, name: impl Into<String>, steps: Steps) -> Result<Self> {
+    pub fn mask_of(mut self, name: impl Into<String>, steps: WindowSteps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
         self.require_new(&name)?;
@@ -212,7 +212,7 @@ impl WindowDataset {
     /// such step.
     pub fn of_step(self, name: impl Into<String>, values: Tensor, anchor: usize) -> Result<Self> {
         let (name, rows) = (name.into(), self.rows);
-        self.require_steps(&name, &Steps::neighbours(anchor, 1))?;
+        self.require_steps(&name, &WindowSteps::neighbours(anchor, 1))?;
         self.look_up(name, values, ("steps", rows), |values| Beside::OfStep(values, anchor))
     }
 
@@ -261,10 +261,10 @@ impl WindowDataset {
         }
     }
 
-    fn require_steps(&self, name: &str, steps: &Steps) -> Result<()> {
+    fn require_steps(&self, name: &str, steps: &WindowSteps) -> Result<()> {
         let (end, span, field) = (steps.end(), self.shape().span(), name.to_owned());
         match steps {
-            Steps::Range { every: 0, .. } => Err(ShapeCause::StepsApart { field }.into()),
+            WindowSteps::Range { every: 0, .. } => Err(ShapeCause::StepsApart { field }.into()),
             _ if end > span => Err(ShapeCause::StepsBeyond { field, step: end - 1, span }.into()),
             _ => Ok(()),
         }
@@ -406,7 +406,7 @@ impl WindowDataset {
 
     /// Returns true if the windows `start..end` are one strided view of the series.
     pub fn is_view(&self, start: u64, end: u64) -> bool {
-        let is_strided = |(_, span): &(String, Span)| matches!(span.steps, Steps::Range { .. });
+        let is_strided = |(_, span): &(String, Span)| matches!(span.steps, WindowSteps::Range { .. });
         end <= self.windows.len() && self.spans.iter().all(is_strided) && self.windows.is_view(start, end)
     }
 
@@ -419,7 +419,7 @@ impl WindowDataset {
         }
         let (row, count) = (self.windows.place(start).row, usize::try_from(end - start).ok()?);
         let view = |(_, span): &(String, Span)| {
-            let Steps::Range { start, len, every } = span.steps else { return None };
+            let WindowSteps::Range { start, len, every } = span.steps else { return None };
             let (stride, shape) = (span.values.strides()[0], span.values.shape());
             let shape = [&[count, len], &shape[1..]].concat();
             let step = stride * self.windows.shape.stride.cast_signed();
