@@ -1,6 +1,7 @@
-"""Data that changes under the loader: resized tensors, files that were cut."""
+"""Data that changes under the loader: resized tensors, files that were cut, values that are written anew."""
 
 import os
+import time
 
 import batchloom as bl
 import numpy
@@ -157,3 +158,58 @@ def test_views_of_windows_look_at_their_series_as_an_epoch_begins():
     with refused(bl.DataError, "100", "50000"):
         next(batches)
     assert (loader.epoch, loader.remaining) == (0, len(loader))
+
+
+def of_rows(x):
+    return bl.TensorDataset(x=x)
+
+
+def of_sequences(x):
+    return bl.SequenceDataset(x=(x, numpy.arange(0, len(x) + 1, 50)))
+
+
+def of_groups(x):
+    return bl.GroupDataset(numpy.repeat(numpy.arange(len(x) // 50), 50), x=x)
+
+
+def of_windows(x):
+    return bl.WindowDataset(x, input_len=16, index=True)
+
+
+def of_samples(x):
+    return bl.MapDataset(range(0, len(x), 50), lambda row: {"x": x[row]})
+
+
+BORROWED = [of_rows, of_sequences, of_groups, of_windows, of_samples]
+READ_AHEAD = [
+    {"shuffle": True},
+    {"shuffle": False},
+    {"shuffle": True, "num_threads": 4, "prefetch": 16},
+    {"shuffle": True, "resident": False},
+]
+
+
+@pytest.mark.parametrize("make", BORROWED)
+@pytest.mark.parametrize("options", READ_AHEAD, ids=str)
+@pytest.mark.parametrize("is_left", [False, True], ids=["whole epochs", "left by break"])
+def test_values_may_change_between_epochs(make, options, is_left):
+    """A rollout is overwritten when a loop has ended, also early; the next epoch has the new values alone."""
+    x = numpy.zeros((20_000, 64), numpy.float32)
+    loader = bl.DataLoader(make(x), 20, output="torch", **options)
+    for epoch in range(4):
+        x[:] = epoch
+        for step, batch in enumerate(loader):
+            assert (batch["x"] == epoch).all()
+            if is_left and step == 3:
+                break
+        time.sleep(0.01)  # threads would have the time to read ahead of the next epoch
+
+
+def test_values_may_change_when_steps_begin_another_epoch():
+    x = torch.zeros(20_000, 64)
+    loader = bl.DataLoader(bl.TensorDataset(x), 50, shuffle=True)
+    for step, (batch,) in enumerate(loader.steps(1200)):
+        assert (batch == step // 400).all()
+        if step % 400 == 399:
+            time.sleep(0.01)
+            x[:] = (step + 1) // 400

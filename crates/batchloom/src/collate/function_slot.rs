@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::slot::SlotPlace;
+use super::slot_place::SlotPlace;
 use crate::error::{Cause, ReadError};
 use crate::order::SampleRng;
 use crate::{DType, Result, Tensor};

@@ -17,7 +17,7 @@ use super::error::ArrowCause;
 use crate::batching::error::BatchingCause;
 use crate::tensor::Layout;
 use crate::tensor::error::TensorCause;
-use crate::{DType, Result, Tensor, memory};
+use crate::{DType, Kind, Result, Tensor, memory};
 
 /// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
 ///
@@ -55,12 +55,21 @@ pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>
 fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
     let (mut read, mut lists) = (Vec::with_capacity(chunks.len()), 0);
     for (number, chunk) in chunks.iter().enumerate() {
-        let (values, offsets) = read_chunk(field, chunk, lists)?;
+        let differs = || ArrowCause::Chunks {
+            field: field.to_owned(),
+            chunk: number,
+            found: chunk.data_type().to_string(),
+            expected: chunks[0].data_type().to_string(),
+        };
+        // Chunks that hold no lists of numbers, after one that does.
+        let (values, offsets) = match read_chunk(field, chunk, lists) {
+            Err(error) if number > 0 && error.kind() == Kind::Type => return Err(differs().into()),
+            read => read?,
+        };
         lists += chunk.len();
-        let (found, expected) = (kind_of(&values), read.first().map(|(values, _)| kind_of(values)));
-        if let Some(expected) = expected.filter(|expected| *expected != found) {
-            let field = field.to_owned();
-            return Err(ArrowCause::Chunks { field, chunk: number, found, expected }.into());
+        let first: Option<&(Tensor, Vec<i64>)> = read.first();
+        if first.is_some_and(|(first, _)| !have_one_kind(first, &values)) {
+            return Err(differs().into());
         }
         read.push((values, offsets));
     }
@@ -91,9 +100,9 @@ fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
     Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, joined))
 }
 
-/// The type and the shape of a value, in words.
-fn kind_of(values: &Tensor) -> String {
-    format!("{} with shape {:?}", values.dtype().name(), &values.shape()[1..])
+/// Returns true if the values of two chunks have one type and one shape.
+fn have_one_kind(one: &Tensor, other: &Tensor) -> bool {
+    one.dtype() == other.dtype() && one.shape()[1..] == other.shape()[1..]
 }
 
 /// The values and the offsets of one chunk, whose first list is number `first_list` of its field.

@@ -225,8 +225,8 @@ causes! {
         NoLists { field: String, found: String } is Type,
         #[error("field {field} holds lists of {found}; expected lists of numbers, or of fixed_size_lists of numbers")]
         Elements { field: String, found: String } is Type,
-        /// The values of a chunk differ from those of the first chunk, in type or in shape.
-        #[error("field {field}: chunk {chunk} has values of {found}; expected {expected}, as chunk 0 has")]
+        /// The values of a chunk differ from the values of the first chunk, in type or in shape.
+        #[error("field {field}: chunk {chunk} is {found}; expected {expected}, as chunk 0 is")]
         Chunks { field: String, chunk: usize, found: String, expected: String } is Data,
     }
 }
