@@ -147,7 +147,8 @@ fn what_makes_no_sense_is_refused() {
     refused(builder(&["other"]).build(), Kind::Argument, &["own_lengths", "no variable field other"]);
     let twice = ["own_lengths", "target is given twice"];
     refused(builder(&["target", "target"]).build(), Kind::Argument, &twice);
-    refused(builder(&["source", "target"]).build(), Kind::Data, &["no field varies in length"]);
+    let all = ["no field varies in length", "source, target", "own_lengths"];
+    refused(builder(&["source", "target"]).build(), Kind::Data, &all);
     refused(builder(&[]).build(), Kind::Data, &["extents", "field target", "field source"]);
     let unknown = builder(&["target"]).size_of(SizeOf::Field("other".into()));
     refused(unknown.build(), Kind::Argument, &["own_lengths", "of other", "source", "target"]);

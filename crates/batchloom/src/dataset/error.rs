@@ -25,6 +25,12 @@ causes! {
         )]
         NotVariable is Data,
         #[error(
+            "no field varies in length but {}, which own_lengths names; expected one field without, whose lengths are the \
+             sizes of samples",
+            .fields.join(", ")
+        )]
+        OwnLengthsOnly { fields: Vec<String> } is Data,
+        #[error(
             "sample {sample} has extents {found:?} in field {field} but {expected:?} in field {first}; expected fields \
              whose samples are equally long"
         )]

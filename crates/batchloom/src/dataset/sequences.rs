@@ -241,7 +241,15 @@ impl SequenceDatasetBuilder {
         let own = &self.own_lengths;
         let shares =
             |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)) && !own.contains(name);
-        let guide = self.names.iter().zip(&self.fields).position(shares).ok_or(DatasetCause::NotVariable)?;
+        let fields = || self.names.iter().zip(&self.fields);
+        let guide = fields().position(shares).ok_or_else(|| {
+            let varies =
+                |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)).then(|| name.clone());
+            match fields().filter_map(varies).collect::<Vec<_>>() {
+                none if none.is_empty() => DatasetCause::NotVariable,
+                fields => DatasetCause::OwnLengthsOnly { fields },
+            }
+        })?;
         check_own(&self.names, &self.fields, own)?;
         check_extents(&self.names, &self.fields, guide, own, samples)?;
         // Extents of each varying dimension, and sizes, both twice until they are shared.
