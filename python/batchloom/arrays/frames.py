@@ -61,7 +61,10 @@ class Frame:
             ArgumentError: The frame has no such column.
         """
         if not isinstance(name, Hashable) or name not in self.names:
-            raise ArgumentError(f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}")
+            hint = " (columns of a frame go by name)" if isinstance(name, int) else ""
+            raise ArgumentError(
+                f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}{hint}"
+            )
         return self._frame[name]
 
     def numbers(self, names: Sequence[Name], role: str) -> Array:

@@ -23,6 +23,7 @@ from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.location import Location
 from batchloom.dataset.selection import pickle_selection, restore_selection
 from batchloom.device.data import DeviceData
+from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import Sizes, read_sizes
 
 if TYPE_CHECKING:
@@ -228,6 +229,11 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     @override
     def classes(self, option: str, field: str | int) -> Any:
         known = {field.label: field for field in self.arrays_by_sample()}
+        if not known:
+            raise ArgumentError(
+                f"{option} is {field!r}, but this dataset holds no field of samples in memory; expected an array with a "
+                "class for each sample"
+            )
         names = self.field_names(FixedSize(1))
         rows = known[names.name(option, field, known, ", or an array of classes")].data
         chosen = self.list_selected()

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import batchloom._native as _native
 import numpy
@@ -211,6 +211,15 @@ class TokenDataset(Dataset[Tuples]):
     def jitter(self) -> bool:
         """``True`` if the first piece begins at another token in each epoch."""
         return bool(self._samples.options["jitter"])
+
+    @override
+    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+        if self._samples.selectable < 2:
+            raise DataError(
+                "the tokens are one document, and split() divides documents; expected documents=, or a slice of the "
+                "tokens for each part, as bl.TokenDataset(tokens[:n], seq_len)"
+            )
+        return super().split(seed=seed, stratify=stratify, **parts)
 
     def stats(self, rows: int = 1) -> TokenStats:
         """Return the counts of the stream, and of the tokens that an epoch leaves out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy
 from batchloom.arguments import require_known
@@ -34,6 +34,34 @@ KIND_OF: dict[str, Any] = {name: kind for kind in reversed(KINDS) for name in ki
 
 # Attributes of a field that a user may take for keywords of a loader.
 OF_FIELDS = frozenset(("scale", "mean", "std", "slot", "pad"))
+
+
+Class = TypeVar("Class", bound=type)
+
+
+class FixedOption:
+    """An option of the plan as an attribute of a loader: it cannot be set, which would have no effect."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, loader: object | None, kind: type) -> NoReturn:
+        raise AttributeError(f"{kind.__name__} has no attribute {self._name!r}; its plan() has options")
+
+    def __set__(self, loader: object, value: object) -> NoReturn:
+        kind, name = type(loader).__name__, self._name
+        raise AttributeError(
+            f"{name} of a {kind} is fixed when the {kind} is made; expected a new one, {kind}(..., {name}=...), which "
+            "goes on where this one is with load_state_dict(loader.state_dict())"
+        )
+
+
+def fix_options(kind: Class) -> Class:
+    """Decorate a class of loaders: options of the plan that are no attributes of it cannot be set."""
+    for name in ("shuffle", *OrderKeywords.__annotations__):
+        if not hasattr(kind, name):
+            setattr(kind, name, FixedOption(name))
+    return kind
 
 
 class DividedKeywords:

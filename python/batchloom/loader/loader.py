@@ -23,7 +23,7 @@ from batchloom.errors import ArgumentError, Error, RangeError, StateError, many
 from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.introductions import introduce_loaders
-from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
+from batchloom.loader.keywords import DividedKeywords, LoaderKeywords, fix_options
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn, make_metrics
 from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.attributes import TorchAttributes
@@ -41,6 +41,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
 
 
+@fix_options
 class DataLoader(TorchAttributes, Generic[Batch]):
     """Iterates over the batches of one rank, one epoch after the other.
 

@@ -246,3 +246,29 @@ def test_numbers_of_samples_that_make_no_sense(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
     assert bl.Slot(numpy.int64(2), print).shape == (2,)
+
+
+@pytest.mark.parametrize("name", ["weights", "shuffle", "num_samples", "balanced_by", "uneven", "pad_to"])
+def test_options_of_the_plan_cannot_be_set_afterwards(name):
+    """It was accepted, and had no effect."""
+    loader = bl.DataLoader(bl.TensorDataset(numpy.zeros(8)), 2)
+    with pytest.raises(AttributeError, match=f"{name} of a DataLoader is fixed.*load_state_dict"):
+        setattr(loader, name, None)
+    assert not hasattr(loader, name)
+
+
+def test_options_that_belong_to_other_data_are_named():
+    items = bl.MapDataset([{"x": numpy.zeros(2), "label": number % 2} for number in range(10)])
+    for call in (
+        lambda: bl.DataLoader(items, 2, balanced_by="label"),
+        lambda: bl.DataLoader(items, 2, homogeneous_by="label"),
+        lambda: items.split(train=0.5, val=0.5, stratify=1),
+    ):
+        with refused(bl.ArgumentError, "no field of samples in memory", "expected an array"):
+            call()
+    with refused(bl.DataError, "one document", "a slice of the tokens"):
+        bl.TokenDataset(numpy.arange(1000), 10).split(train=0.9, val=0.1)
+    with refused(bl.ArgumentError, "seed is given", "not divided at random"):
+        bl.WindowDataset(numpy.zeros((50, 2)), 5, 1).split(train=0.7, val=None, seed=0)
+    with refused(bl.ArgumentError, "column -1", "'a'", "by name"):
+        bl.WindowDataset({"a": numpy.arange(50.0)}, 5, 1, targets=-1)

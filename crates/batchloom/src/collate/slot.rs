@@ -457,8 +457,26 @@ impl BoxCopy<'_> {
             let start = step_from(start, stride, source.start);
             return slot.copy_from_slice(&self.source[start..start + slot.len()]);
         }
+        if from.is_empty() {
+            let first = step_from(start, stride, source.start);
+            return match self.size {
+                1 => copy_line::<1>(self.source, first, stride, slot),
+                2 => copy_line::<2>(self.source, first, stride, slot),
+                4 => copy_line::<4>(self.source, first, stride, slot),
+                8 => copy_line::<8>(self.source, first, stride, slot),
+                _ => copy_line::<16>(self.source, first, stride, slot),
+            };
+        }
         for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
             self.run(from, into, step_from(start, stride, index), slot);
         }
+    }
+}
+
+/// Copies elements of `SIZE` bytes that lie `stride` bytes apart, as those of a transposed image.
+fn copy_line<const SIZE: usize>(source: &[u8], first: usize, stride: isize, line: &mut [u8]) {
+    for (place, element) in line.chunks_exact_mut(SIZE).enumerate() {
+        let start = step_from(first, stride, place);
+        element.copy_from_slice(&source[start..start + SIZE]);
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 # Packages whose random transforms draw from the generators of torch, NumPy or Python, and how these are named.
@@ -11,7 +12,7 @@ PACKAGES = ("torchvision.transforms", "torchaudio.transforms", "audiomentations"
 NAMES = ("Random", "Rand", "ColorJitter", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ElasticTransform")
 
 # Transforms are looked for so deep in the attributes, closures and lists of a function.
-DEPTH = 4
+DEPTH = 5
 
 
 def find_shared_draw(*holders: Any) -> str | None:
@@ -54,5 +55,9 @@ def _parts(value: Any) -> Iterator[Any]:
             continue  # the variable has no value yet
     code, names = getattr(value, "__code__", None), getattr(value, "__globals__", {})
     yield from (names[name] for name in getattr(code, "co_names", ()) if name in names)
+    if isinstance(value, type | ModuleType):
+        return
+    # Of other objects, what is called: the function that reads an item of a dataset, or that of a transform.
+    yield from (getattr(type(value), name, None) for name in ("__getitem__", "__call__"))
     attributes = getattr(value, "__dict__", {})
-    yield from (held for name, held in attributes.items() if "transform" in name or "augment" in name)
+    yield from (held for name, held in attributes.items() if callable(held) or "transform" in name)

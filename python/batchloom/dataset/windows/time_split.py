@@ -19,6 +19,9 @@ Array = numpy.ndarray[Any, Any]
 ENDS = ("share", "index", "time", "end")
 ROUNDINGS = ("exact", "tslib")
 BORDERS = ("ett-hour", "ett-minute")
+
+# Arguments with which other samples are split.
+OF_OTHER_SPLITS = {"seed", "stratify"}
 I64 = 2**63
 
 
@@ -43,6 +46,10 @@ def read_ends(
         return _read_last_steps(ends, ranges)
     if borders is not None:
         ends = dict[str, Any](_read_borders(borders, ends))
+    for name in OF_OTHER_SPLITS & ends.keys():
+        raise ArgumentError(
+            f"{name} is given: time is not divided at random; expected the ends of parts alone, as train=0.7, test=None"
+        )
     said, kind = _list_ends(ends, by)
     *_, last = ends
     if choice("rounding", rounding, ROUNDINGS) == "tslib":

@@ -161,7 +161,7 @@ def refuse_collate(function: Any) -> None:
     raise ArgumentError(
         f"collate_fn is {name}, which makes a batch of a list of samples; expected None, as the dataset and the rule "
         "say how samples become a batch: a SequenceDataset pads, batching=Packing(...) concatenates, a GroupDataset "
-        f"keeps groups whole, collate= gives samples slots. If nothing else will do, collate={name} has threads of the "
+        f"keeps groups whole, fields= gives samples slots. If nothing else will do, collate={name} has threads of the "
         "loader call it. For one of the finished batch, use map(function, loader); for one of single samples, a "
         "MapDataset"
     )

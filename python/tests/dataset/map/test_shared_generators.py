@@ -62,6 +62,30 @@ def test_datasets_that_hold_one_are_warned_of():
         bl.MapDataset(Images(Compose(CROP)))
 
 
+class TwoViews:
+    """As in examples of contrastive learning."""
+
+    def __init__(self, held):
+        self.view = held
+
+    def __call__(self, item):
+        return self.view(item), self.view(item)
+
+
+class Augmented:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, number):
+        return CROP(number)
+
+
+def test_datasets_that_call_one_themselves_are_warned_of():
+    for dataset in (Images(TwoViews(Compose(RESIZE, CROP))), Augmented()):
+        with pytest.warns(UserWarning, match="RandomCrop"):
+            bl.MapDataset(dataset)
+
+
 @pytest.mark.parametrize("fn", [RESIZE, closure(RESIZE), closure(transform("RandomCrop", "mine")()), len])
 def test_others_are_not(fn):
     with warnings.catch_warnings():
