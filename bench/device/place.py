@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from batchloom.delivery import placement
 from torch import Tensor
 
 from bench.harness.claims import Claim
@@ -86,6 +87,7 @@ class Place:
                 raise SystemExit(f"the device is {name}, and this torch finds none; expected cpu, or none given")
             device = torch.empty(0, device=device).device  # with its number
             torch.cuda.set_device(device)
+        placement.cpu_stands_in = device.type == "cpu"
         return cls(device, rounds, scale, until, kept)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import batchloom._native as _native
@@ -231,8 +232,8 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         known = {field.label: field for field in self.arrays_by_sample()}
         if not known:
             raise ArgumentError(
-                f"{option} is {field!r}, but this dataset holds no field of samples in memory; expected an array with a "
-                "class for each sample"
+                f"{option} is {field!r}, but this dataset holds no field of samples in memory; expected an array with "
+                "a class for each sample"
             )
         names = self.field_names(FixedSize(1))
         rows = known[names.name(option, field, known, ", or an array of classes")].data
@@ -272,7 +273,9 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
-        return add_longest(self.engine().describing_fields(engine_rule(rule)))
+        with suppress(ArgumentError):  # the loader refuses the rule, once it knows more
+            return add_longest(self.engine().describing_fields(engine_rule(rule)))
+        return []
 
     @override
     def with_extras(self, extras: Extras) -> Samples:

@@ -18,6 +18,9 @@ from batchloom.errors import ArgumentError, DeviceError
 
 OF_DEVICES = frozenset((DEVICE_FRAMEWORK,))
 
+# True where the CPU stands in for a device: in checks of the ways that batches take to one.
+cpu_stands_in = False
+
 _log = logging.getLogger("batchloom")
 
 
@@ -96,7 +99,7 @@ class PlacementRequest:
         self.is_there = there is not None
         self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
-        if device is not None and self.device is None and self.target is None:
+        if device is not None and self.device is None and self.target is None and not cpu_stands_in:
             # The device of a script is the CPU today: its data is there, and the engine forms batches fastest.
             self.resident = "auto"
         if self.is_there:

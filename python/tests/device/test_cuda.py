@@ -9,10 +9,18 @@ import os
 import batchloom as bl
 import pytest
 import torch
+from batchloom.delivery import placement
 from oracles.devices import KINDS, arrays, data, seen
 from refusals import refused
 
 DEVICE = os.environ.get("BATCHLOOM_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _let_the_cpu_stand_in(monkeypatch):
+    monkeypatch.setattr(placement, "cpu_stands_in", True)
+
+
 WAYS = ({"resident": True}, {"resident": False})
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
 every_kind = pytest.mark.parametrize("kind", KINDS)

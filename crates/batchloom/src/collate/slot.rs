@@ -467,7 +467,19 @@ impl BoxCopy<'_> {
                 _ => copy_line::<16>(self.source, first, stride, slot),
             };
         }
-        for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
+        let places = source.clone().zip(slot.chunks_exact_mut(part.max(1)));
+        if let ([inner], [target]) = (from, into)
+            && self.strides[dimension + 1] == self.size.cast_signed()
+        {
+            // Short runs, as the channels of pixels that are mirrored.
+            let (skipped, taken) = (inner.start * self.size, inner.len() * self.size);
+            let into = target.start * self.size..target.start * self.size + taken;
+            return places.for_each(|(index, slot)| {
+                let start = step_from(start, stride, index) + skipped;
+                slot[into.clone()].copy_from_slice(&self.source[start..start + taken]);
+            });
+        }
+        for (index, slot) in places {
             self.run(from, into, step_from(start, stride, index), slot);
         }
     }
@@ -475,8 +487,12 @@ impl BoxCopy<'_> {
 
 /// Copies elements of `SIZE` bytes that lie `stride` bytes apart, as those of a transposed image.
 fn copy_line<const SIZE: usize>(source: &[u8], first: usize, stride: isize, line: &mut [u8]) {
-    for (place, element) in line.chunks_exact_mut(SIZE).enumerate() {
-        let start = step_from(first, stride, place);
-        element.copy_from_slice(&source[start..start + SIZE]);
+    let mut start = first;
+    for element in line.as_chunks_mut::<SIZE>().0 {
+        // All of a sample lies in its source.
+        if let Some(bytes) = source.get(start..).and_then(<[u8]>::first_chunk) {
+            *element = *bytes;
+        }
+        start = step_from(start, stride, 1);
     }
 }
