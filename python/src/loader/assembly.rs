@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use batchloom::dataset::Objects;
 use batchloom::loader;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::block::Block;
+use super::block::{Block, tables};
 use super::column::Column;
 use crate::dlpack::Tensor;
 use crate::error::LoaderError;
@@ -282,12 +281,6 @@ impl Tensor {
     fn is_many(&self) -> bool {
         self.0.shape().first().is_some_and(|&batches| batches > 1)
     }
-}
-
-/// The tables of the objects that the samples of a block hold.
-pub(super) fn tables(py: Python<'_>, block: &loader::Block) -> Arc<[Py<PyAny>]> {
-    let table = |objects: &Objects| objects.get::<Py<PyAny>>().map(|table| table.clone_ref(py));
-    block.objects().iter().filter_map(table).collect()
 }
 
 /// The size of the longest sample of each batch.

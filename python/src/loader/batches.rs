@@ -19,8 +19,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use super::assembly::{Assembly, LateViews, Pipeline, Portion, ShapeRun, tables};
-use super::block::{Block as PyBlock, columns};
+use super::assembly::{Assembly, LateViews, Pipeline, Portion, ShapeRun};
+use super::block::{Block as PyBlock, columns, tables};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
 use crate::interpreter;

@@ -1,11 +1,13 @@
 //! Blocks, for pipelines that make batches of them elsewhere than in the memory of this process.
 
+use std::sync::Arc;
+
 use batchloom::DType;
+use batchloom::dataset::Objects;
 use batchloom::loader;
 use batchloom::tensor::Layout;
 use pyo3::prelude::*;
 
-use super::assembly::tables;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
@@ -19,7 +21,7 @@ type FieldLayout = (Vec<usize>, Vec<isize>, usize);
 
 /// The number of batches, the samples of each, the shape of the elements that an index table numbers in each, and the
 /// size of the longest sample.
-type ShapeRun = (usize, usize, Vec<usize>, usize);
+type RunNumbers = (usize, usize, Vec<usize>, usize);
 
 /// The first sample of a shard, and the one after its last.
 type Shard = (u64, u64);
@@ -55,7 +57,7 @@ impl Block {
 
     /// The runs of batches of one shape.
     #[getter]
-    fn runs(&self) -> Vec<ShapeRun> {
+    fn runs(&self) -> Vec<RunNumbers> {
         let run = |run: &loader::ShapeRun| (run.len(), run.samples(), run.space().to_vec(), run.longest());
         self.0.runs().iter().map(run).collect()
     }
@@ -100,4 +102,10 @@ pub(super) fn columns(block: &loader::Block) -> Vec<(String, &'static str)> {
         run.names().iter().cloned().zip(dtypes).collect()
     };
     block.runs().first().map(types).unwrap_or_default()
+}
+
+/// The tables of the objects that the samples of a block hold.
+pub(super) fn tables(py: Python<'_>, block: &loader::Block) -> Arc<[Py<PyAny>]> {
+    let table = |objects: &Objects| objects.get::<Py<PyAny>>().map(|table| table.clone_ref(py));
+    block.objects().iter().filter_map(table).collect()
 }
