@@ -155,7 +155,7 @@ class ArrayWindows:
         return [*self.masks, *(name for name in self.shape.place_names if name == "index" or name in self.looked_up)]
 
     def holding(self, names: Collection[str]) -> ArrayWindows:
-        """Return the same windows, of which batches hold no other masks and looked-up fields than these."""
+        """Return the same windows, with these masks and looked-up fields alone."""
         masks = {name: steps for name, steps in self.masks.items() if name in names}
         return replace(
             self, masks=masks, looked_up={name: each for name, each in self.looked_up.items() if name in names}

@@ -155,7 +155,7 @@ class WatchedMaker(BatchMaker):
         self._watch: Watch | None = None
 
     def __call__(self, view: View | None) -> list[Any]:
-        """Return the arrays of the next batch, given the view that it is; ``None`` if it is none."""
+        """Return the arrays of the next batch, given its view; ``None`` if it is not one view."""
         self._watch = None
         if view is None:
             return super().__call__(view)

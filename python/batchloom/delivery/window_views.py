@@ -365,7 +365,7 @@ class BatchMaker:
         self._next: LoadedRows | None = None
 
     def __call__(self, view: View | None) -> list[Any]:
-        """Return the arrays of the next batch, given the view that it is; ``None`` if it is none."""
+        """Return the arrays of the next batch, given its view; ``None`` if it is not one view."""
         self._views.note_reader()
         if view is None:
             return self._views.form_batch(self._steps)

@@ -124,7 +124,7 @@ impl Callables {
 /// Arrays with the windows of all rows, which are made when the first batch is sliced from them.
 #[derive(Debug)]
 struct Templates {
-    /// A function that makes them. `None` if there are none.
+    /// A function that makes them. `None` without templates.
     make: Option<Py<PyAny>>,
     made: Vec<Py<PyAny>>,
 }

@@ -1,4 +1,4 @@
-"""What batches hold beside the fields of samples: all of it, some of it, or none, wherever batches are made.
+"""Batches hold all that describes their fields, some of it, or nothing, wherever batches are made.
 
 A batch with fewer extras is the batch with all of them, without the others: the fields, their order and their bits
 stay. Other tests compare the batch with all of them with its definition.

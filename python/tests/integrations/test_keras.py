@@ -264,7 +264,7 @@ with open(os.path.join(folder, "found.json"), "w") as file:
 
 @pytest.fixture(scope="module", params=["torch", "jax"])
 def found(request, tmp_path_factory):
-    """What a process with one backend saw."""
+    """The record of a process with one backend."""
     pytest.importorskip(request.param)
     folder = tmp_path_factory.mktemp(request.param)
     path = folder / "program.py"

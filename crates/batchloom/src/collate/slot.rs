@@ -485,7 +485,7 @@ impl BoxCopy<'_> {
     }
 }
 
-/// Copies elements of `SIZE` bytes that lie `stride` bytes apart, as those of a transposed image.
+/// Copies elements of `SIZE` bytes that lie `stride` bytes apart, as in a transposed image.
 fn copy_line<const SIZE: usize>(source: &[u8], first: usize, stride: isize, line: &mut [u8]) {
     let mut start = first;
     for element in line.as_chunks_mut::<SIZE>().0 {

@@ -196,7 +196,7 @@ impl Fields {
     }
 }
 
-/// The epoch of a plan, of which random numbers are functions.
+/// The epoch of a plan, from which random numbers follow.
 pub(super) fn run_epoch(plan: &Plan) -> RunEpoch {
     RunEpoch { seed: plan.seed(), epoch: plan.epoch() }
 }

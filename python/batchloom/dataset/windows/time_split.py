@@ -63,7 +63,7 @@ def read_ends(
 
 
 def _read_last_steps(ends: dict[str, Any], ranges: Array) -> list[tuple[str, _native.PartEnd]]:
-    """Return the ends of parts of which each but the first has a number of steps, at the end of each series."""
+    """Return the ends of parts at the end of each series: all but the first have a number of steps."""
     if len(ends) < 2:
         raise ArgumentError(f"by is 'end' with {many(len(ends), 'part')}; expected train=None, val=24, test=24 or such")
     (first, rest), *last = ends.items()
