@@ -365,7 +365,7 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
 
 
 def _describe_meant(batching: Any) -> str:
-    """Return the rule that is meant by what is none: a class of rules, its options, a number or lists of samples."""
+    """Return the rule that is meant by another value: a class of rules, its options, a number or lists of samples."""
     if isinstance(batching, type) and issubclass(batching, RULES):
         return f"a rule with its numbers, as {batching.__name__}(64)"
     if isinstance(batching, Mapping):

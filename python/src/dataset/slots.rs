@@ -221,7 +221,8 @@ fn put(
 type PlaceNumbers = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
-/// there is none, in an epoch of the run with a seed. `writer` is the text of a slot writer; `functions` are those of slots, by name.
+/// there is no array. `epoch` is the seed of the run and the epoch, `writer` the text of a slot writer, and `functions` has
+/// the functions of slots by name.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
 pub(crate) fn write_slots(

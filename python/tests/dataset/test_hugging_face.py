@@ -1,22 +1,14 @@
-"""A ``datasets.Dataset`` given whole: batches are those of the collator of transformers that pads, field by field."""
+"""A ``datasets.Dataset`` given whole: batches equal what the padding collator of transformers makes, field by field."""
 
 import batchloom as bl
 import numpy
 import pytest
 from oracles.devices import loader_on
+from oracles.tables import COLUMNS
 from refusals import refused
 
 datasets = pytest.importorskip("datasets")
 
-LENGTHS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
-COLUMNS = {
-    "sentence": [f"text {place}" for place in range(10)],
-    "label": [place % 3 for place in range(10)],
-    "input_ids": [list(range(1, 1 + length)) for length in LENGTHS],
-    "token_type_ids": [[place % 2] * length for place, length in enumerate(LENGTHS)],
-    "attention_mask": [[1] * length for length in LENGTHS],
-    "vector": [[place / 2, -1.0, 3.0] for place in range(10)],
-}
 # As `datasets` stores what tokenizers return.
 NARROW = {
     "input_ids": datasets.List(datasets.Value("int32")),

@@ -19,7 +19,7 @@ def horizons(dataset):
 
 
 def expected(lengths, counts, part):
-    """The horizons of windows in part number ``part``, of which each but the first has a number of steps."""
+    """The horizons of windows in part number ``part``, given the steps of each later part than the first."""
     found = []
     for number, length in enumerate(lengths):
         end = max(0, length - sum(counts[part:]))
