@@ -115,6 +115,23 @@ def test_parts_are_the_same_after_a_resume_and_on_ranks(way, kind):
     assert parts == of_one
 
 
+@pytest.mark.law("L3")
+@pytest.mark.parametrize("kind", ["rows", "in memory", "threads"])
+@pytest.mark.parametrize("way", [*WAYS])
+def test_other_epochs_and_other_seeds_draw_other_parts(way, kind):
+    dataset = make_dataset(kind, lines([200] * 50))
+
+    def parts(seed):
+        fields = {"x": bl.Field(slot=WAYS[way][0])}
+        loader = bl.DataLoader(dataset, 50, seed=seed, fields=fields)
+        return [tuple(next(iter(loader))["x"][:, 0].tolist()) for _ in range(2)]
+
+    drawn = [*parts(1), *parts(2)]
+    for number, part in enumerate(drawn):
+        for other in drawn[:number]:
+            assert sum(map(int.__eq__, part, other)) < 10
+
+
 def test_every_part_is_drawn_as_often():
     samples = lines([WIDTH + 3] * 4000)
     loader = make_loader("rows", samples, WAYS["crop"][0])
