@@ -55,7 +55,7 @@ pub use error::{Error, Kind, Result};
 pub use loader::Loader;
 pub use plan::Plan;
 pub use run::Run;
-pub use tensor::{DType, Tensor};
+pub use tensor::{ChunkedTensor, DType, Tensor};
 
 /// The guide from Rust; its code is tested with this crate.
 #[cfg(doctest)]

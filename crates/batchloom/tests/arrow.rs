@@ -27,7 +27,8 @@ fn large_list(lists: &[Vec<i64>]) -> ArrayRef {
 /// The lists as the engine has them.
 fn read(chunks: &[ArrayRef]) -> Vec<Vec<i64>> {
     let (values, offsets) = arrow_lists("x", chunks).unwrap();
-    let values = values.as_slice::<i64>().unwrap();
+    let values: Vec<i64> =
+        values.chunks().flat_map(|chunk| chunk.as_slice::<i64>().unwrap().to_vec()).collect();
     offsets.windows(2).map(|ends| values[ends[0] as usize..ends[1] as usize].to_vec()).collect()
 }
 
@@ -77,6 +78,17 @@ fn arrow_values_of_one_chunk_are_shared() {
 }
 
 #[test]
+fn arrow_chunks_are_shared() {
+    let arrays = [list(&[vec![1, 2], vec![3]]), list(&[vec![4]])];
+    let (values, offsets) = arrow_lists("x", &arrays).unwrap();
+    assert_eq!((values.shape(), offsets), (&[4][..], vec![0, 2, 3, 4]));
+    for (array, chunk) in arrays.iter().zip(values.chunks()) {
+        let memory = array.as_list::<i32>().values().as_primitive::<Int64Type>().values().as_ptr();
+        assert_eq!(chunk.as_slice::<i64>().unwrap().as_ptr(), memory);
+    }
+}
+
+#[test]
 fn arrow_lists_of_fixed_size() {
     let inner = |value| Some(vec![Some(value), Some(value + 1)]);
     let pairs =
@@ -112,7 +124,10 @@ fn arrow_booleans_are_bytes() {
     let lists =
         ListArray::new(field, arrow_buffer::OffsetBuffer::new(vec![0, 1, 4].into()), Arc::new(values), None);
     let (values, _) = arrow_lists("x", &[Arc::new(lists)]).unwrap();
-    assert_eq!((values.dtype(), values.bytes().as_ref()), (DType::Bool, &[1, 0, 1, 1][..]));
+    assert_eq!(
+        (values.dtype(), values.as_tensor().unwrap().bytes().as_ref()),
+        (DType::Bool, &[1, 0, 1, 1][..])
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod arrow;
 mod balance;
 mod bans;
 mod batches;
+mod chunks;
 mod conversions;
 mod cost;
 mod counts;

@@ -78,7 +78,9 @@ fn tensor_dataset(lengths: &[usize], all: &[u64], layout: SparseLayout) -> Datas
     let columns: Vec<i64> = offsets.windows(2).flat_map(|pair| 0..pair[1] - pair[0]).collect();
     let offsets = Tensor::from_vec(offsets, &[all.len() + 1]).unwrap();
     let columns = Tensor::from_vec(columns, &[total]).unwrap();
-    let rows = SparseRows::new("s", offsets, columns, sequences.values().clone(), 9).unwrap().layout(layout);
+    let rows = SparseRows::new("s", offsets, columns, sequences.values().as_tensor().unwrap().clone(), 9)
+        .unwrap()
+        .layout(layout);
     let dense = numbers(all.iter().copied());
     TensorDataset::new([("d", dense.into()), ("s", batchloom::dataset::TensorField::from(rows))])
         .unwrap()

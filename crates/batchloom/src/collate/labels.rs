@@ -70,14 +70,14 @@ impl Form for Labels {
 impl Labels {
     /// Writes the tokens from the second on, and [`IGNORED`] after the last; only that if the member is a filler.
     fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
-        let rows = self.sequences.rows();
+        let values = self.sequences.values();
         if members.is_filler(member) {
             return write(std::iter::repeat(IGNORED), target);
         }
         let first = self.sequences.start(members.row(member)) + members.start(member) + 1;
         let next = members.length(member).saturating_sub(1);
-        let mut tokens = vec![0; next * rows.bytes()];
-        copy_rows(self.sequences.values().bytes(), rows, first, next, &mut tokens);
+        let mut tokens = vec![0; next * values.row_bytes()];
+        copy_rows(values, first, next, &mut tokens);
         let (labels, last) = target.split_at_mut(next * size_of::<i64>());
         widen(self.sequences.values().dtype(), &tokens, labels);
         write(std::iter::once(IGNORED), last);

@@ -30,7 +30,7 @@ impl Form for Pack {
     }
 
     fn start(&self, members: &Members, member: usize) -> usize {
-        members.ends[member] * self.0.rows().bytes()
+        members.ends[member] * self.0.values().row_bytes()
     }
 
     fn is_concatenated(&self) -> bool {
@@ -42,10 +42,10 @@ impl Form for Pack {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let (rows, source) = (self.0.rows(), self.0.values().bytes());
+        let (values, row) = (self.0.values(), self.0.values().row_bytes());
         if let Some(scattered) = members.find_scattered_rows(&self.0, range.clone()) {
             let slots = RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0 };
-            stack(source, rows, &scattered, target, slots);
+            stack(values, &scattered, target, slots);
             return Ok(());
         }
         let starts = self.0.starts(members.rows(range.clone()));
@@ -53,12 +53,12 @@ impl Form for Pack {
         let mut rest = target;
         for member in range.clone() {
             if member + AHEAD < range.end {
-                let bytes = members.length(member + AHEAD) * rows.bytes();
-                prefetch_rows(source, rows, first(member + AHEAD), bytes);
+                let bytes = members.length(member + AHEAD) * row;
+                prefetch_rows(values, first(member + AHEAD), bytes);
             }
             let length = members.length(member);
-            let (part, later) = rest.split_at_mut(length * rows.bytes());
-            copy_rows(source, rows, first(member), length, part);
+            let (part, later) = rest.split_at_mut(length * row);
+            copy_rows(values, first(member), length, part);
             rest = later;
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Form for Pad {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let leading = self.leading_extents(members);
-        let row = self.sequences.rows().bytes();
+        let row = self.sequences.values().row_bytes();
         let slot = row * leading.iter().product::<usize>();
         if slot == 0 {
             return Ok(());
@@ -136,16 +136,15 @@ impl Pad {
 
     /// Prefetches the sample with `start` as its first row of values.
     fn prefetch(&self, members: &Members, member: usize, start: usize) {
-        let rows = self.sequences.rows();
-        let row = start + members.start(member);
-        prefetch_rows(self.sequences.values().bytes(), rows, row, members.length(member) * rows.bytes());
+        let (values, row) = (self.sequences.values(), start + members.start(member));
+        prefetch_rows(values, row, members.length(member) * values.row_bytes());
     }
 
     /// Fills a slot with a sample along one dimension; `start` is its first row of values.
     fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) {
-        let (rows, length) = (self.sequences.rows(), members.length(member));
+        let (values, length) = (self.sequences.values(), members.length(member));
         let first = start + members.start(member);
-        let bytes = length * rows.bytes();
+        let bytes = length * values.row_bytes();
         let (data, padding) = match self.side {
             PadSide::Right => slot.split_at_mut(bytes),
             PadSide::Left => {
@@ -153,13 +152,12 @@ impl Pad {
                 (data, padding)
             }
         };
-        let source = self.sequences.values().bytes();
         match members.find_scattered_rows(&self.sequences, member..member + 1) {
             Some(scattered) => {
                 let slots = RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0 };
-                stack(source, rows, &scattered, data, slots);
+                stack(values, &scattered, data, slots);
             }
-            None => copy_rows(source, rows, first, length, data),
+            None => copy_rows(values, first, length, data),
         }
         repeat(&self.value, padding);
     }
@@ -194,9 +192,9 @@ struct PartCopy<'a> {
 impl PartCopy<'_> {
     /// Copies the values along `dimension` and those after it, from row `start` of the values on.
     fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
-        let rows = self.pad.sequences.rows();
+        let values = self.pad.sequences.values();
         let stride: usize = self.stored[dimension + 1..].iter().product();
-        let part = rows.bytes() * self.slot[dimension + 1..].iter().product::<usize>();
+        let part = values.row_bytes() * self.slot[dimension + 1..].iter().product::<usize>();
         let offset = match self.pad.side {
             PadSide::Right => 0,
             PadSide::Left => self.slot[dimension] - self.taken[dimension],
@@ -204,7 +202,7 @@ impl PartCopy<'_> {
         let slot = &mut slot[offset * part..(offset + self.taken[dimension]) * part];
         let start = start + self.skipped[dimension] * stride;
         if dimension + 1 == self.stored.len() {
-            return copy_rows(self.pad.sequences.values().bytes(), rows, start, self.taken[dimension], slot);
+            return copy_rows(values, start, self.taken[dimension], slot);
         }
         for (index, part) in slot.chunks_exact_mut(part.max(1)).enumerate() {
             self.fill(dimension + 1, start + index * stride, part);

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use crate::tensor::Rows;
+use crate::tensor::ChunkedTensor;
 use crate::tensor::buffer::prefetch;
 
 /// The number of bytes of a cache line.
@@ -54,8 +54,9 @@ fn is_intel() -> bool {
 
 /// Prefetches `bytes` bytes from row `row` on, as far as that is of use.
 #[inline(always)]
-pub(super) fn prefetch_rows(source: &[u8], rows: &Rows, row: usize, bytes: usize) {
-    prefetch_row(source, rows.start(row), bytes, Prefetch::of_rows(bytes).bytes);
+pub(super) fn prefetch_rows(array: &ChunkedTensor, row: usize, bytes: usize) {
+    let place = array.find(row);
+    prefetch_row(place.source, place.rows.start(place.row), bytes, Prefetch::of_rows(bytes).bytes);
 }
 
 /// Prefetches the first `asked` bytes of a row, and its last one: the page that it runs into.

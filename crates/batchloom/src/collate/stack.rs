@@ -2,47 +2,40 @@
 //!
 //! Narrow rows are copied by value, in sizes that the compiler knows; wide ones by a plain memory copy.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-
-use bytes::Bytes;
 
 use super::prefetch::{Prefetch, prefetch_row};
 use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::buffer::copy_past_caches;
 use crate::tensor::error::TensorCause;
-use crate::tensor::{Rows, step_from};
-use crate::{DType, Result, Tensor};
+use crate::tensor::{ChunkedTensor, Place, Rows, step_from};
+use crate::{DType, Result};
 
 /// The row of each sample: `[samples, ..row]`.
 #[derive(Debug, Clone)]
-pub(crate) struct Stack {
-    rows: Rows,
-    bytes: Bytes,
-    dtype: DType,
-    /// The shape of a row.
-    shape: Vec<usize>,
-}
+pub(crate) struct Stack(ChunkedTensor);
 
 impl Stack {
     /// Stacks rows of `array`, the field `name`.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar.
-    pub(crate) fn new(name: &str, array: &Tensor) -> Result<Self> {
-        let rows = array.layout().rows(array.dtype().size());
-        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
-        let (bytes, dtype, shape) = (array.bytes().clone(), array.dtype(), array.shape()[1..].to_vec());
-        Ok(Self { rows, bytes, dtype, shape })
+    pub(crate) fn new(name: &str, array: &ChunkedTensor) -> Result<Self> {
+        match array.shape() {
+            [] => Err(TensorCause::ScalarField { field: name.to_owned() }.into()),
+            [_, ..] => Ok(Self(array.clone())),
+        }
     }
 }
 
 impl Form for Stack {
     fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype()
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        [&[members.count], self.shape.as_slice()].concat()
+        [&[members.count], &self.0.shape()[1..]].concat()
     }
 
     fn is_data(&self) -> bool {
@@ -55,20 +48,21 @@ impl Form for Stack {
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
-        stack(&self.bytes, &self.rows, taken.rows, target, slots);
+        stack(&self.0, taken.rows, target, slots);
         Ok(())
     }
 }
 
-/// Copies the rows `indices` of `source` to `target`, batch by batch.
+/// Copies the rows `indices` of `array` to `target`, batch by batch.
 ///
 /// # Panics
 /// Panics if an index is not a row, or `target` does not hold the batches.
-pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
-    let bytes = rows.bytes();
+pub(super) fn stack(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
+    let bytes = array.row_bytes();
     if bytes == 0 || indices.is_empty() {
         return;
     }
+    let Some((source, rows)) = array.only_chunk() else { return stack_chunks(array, indices, target, slots) };
     let dense = rows.steps.is_empty() && isize::try_from(bytes).is_ok_and(|bytes| bytes == rows.stride);
     if dense {
         let source = &source[rows.offset..];
@@ -134,6 +128,27 @@ fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8
     }
 }
 
+/// Copies rows of several chunks. Each is looked up some rows ahead, and asked for then.
+fn stack_chunks(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
+    let bytes = array.row_bytes();
+    let prefetch = Prefetch::of_rows(bytes);
+    let find = |index: &u64| {
+        let place = array.find(row_number(*index));
+        prefetch_row(place.source, place.rows.start(place.row), bytes, prefetch.bytes);
+        place
+    };
+    let mut ahead = indices.iter().map(find);
+    let mut found: VecDeque<Place<'_>> = ahead.by_ref().take(prefetch.ahead).collect();
+    for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
+        for row in batch.chunks_exact_mut(bytes).take(wanted.len()) {
+            found.extend(ahead.next());
+            if let Some(Place { source, rows, row: number }) = found.pop_front() {
+                copy_runs(source, rows.start(number), &rows.steps, rows.contiguous, row);
+            }
+        }
+    }
+}
+
 /// Copies rows of any layout, run by run.
 fn copy_strided_rows(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     let bytes = rows.bytes();
@@ -149,7 +164,27 @@ fn copy_strided_rows(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [
 const HUGE: usize = 1 << 20;
 
 /// Copies `count` rows from row `first` on, one after the other.
-pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
+#[inline]
+pub(super) fn copy_rows(array: &ChunkedTensor, first: usize, count: usize, target: &mut [u8]) {
+    match array.only_chunk() {
+        Some((source, rows)) => copy_rows_of_chunk(source, rows, first, count, target),
+        None => copy_rows_of_chunks(array, first, count, target),
+    }
+}
+
+/// Copies rows that may lie in several chunks.
+#[inline(never)]
+fn copy_rows_of_chunks(array: &ChunkedTensor, first: usize, count: usize, target: &mut [u8]) {
+    let (bytes, mut rest) = (array.row_bytes(), target);
+    array.visit(first, count, |Place { source, rows, row }, count| {
+        let (part, later) = std::mem::take(&mut rest).split_at_mut(count * bytes);
+        copy_rows_of_chunk(source, rows, row, count, part);
+        rest = later;
+    });
+}
+
+/// Copies rows of one chunk.
+fn copy_rows_of_chunk(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
     let bytes = rows.bytes();
     if bytes == 0 || count == 0 {
         return;

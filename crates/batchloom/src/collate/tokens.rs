@@ -7,8 +7,8 @@ use super::index::write;
 use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
 use super::{Form, Members, RowSlots, Taken};
-use crate::tensor::Rows;
-use crate::{DType, Result, Tensor};
+use crate::tensor::{ChunkedTensor, Place};
+use crate::{DType, Result};
 
 /// Equal pieces of a stream of tokens. The last pieces may end early.
 pub(crate) trait Pieces: Debug + Send + Sync {
@@ -22,10 +22,7 @@ pub(crate) trait Pieces: Debug + Send + Sync {
     fn count(&self, sample: u64) -> usize;
 
     /// The stored tokens.
-    fn tokens(&self) -> &Tensor;
-
-    /// Steps through the stored tokens.
-    fn rows(&self) -> &Rows;
+    fn tokens(&self) -> &ChunkedTensor;
 
     /// The token between documents.
     fn separator(&self) -> i64;
@@ -219,24 +216,23 @@ impl<P: Pieces> Tokens<P> {
 
     /// Copies stored tokens, each as int64.
     fn copy(&self, stored: Range<usize>, target: &mut [u8]) {
-        let (tokens, rows) = (self.pieces.tokens(), self.pieces.rows());
-        let source = tokens.bytes().as_ref();
+        let tokens = self.pieces.tokens();
         match tokens.dtype() {
-            DType::U8 => widen(source, rows, stored, target, |bytes| u8::from_ne_bytes(bytes).into()),
-            DType::U16 => widen(source, rows, stored, target, |bytes| u16::from_ne_bytes(bytes).into()),
-            DType::U32 => widen(source, rows, stored, target, |bytes| u32::from_ne_bytes(bytes).into()),
-            DType::I8 => widen(source, rows, stored, target, |bytes| i8::from_ne_bytes(bytes).into()),
-            DType::I16 => widen(source, rows, stored, target, |bytes| i16::from_ne_bytes(bytes).into()),
-            DType::I32 => widen(source, rows, stored, target, |bytes| i32::from_ne_bytes(bytes).into()),
-            _ => widen(source, rows, stored, target, i64::from_ne_bytes),
+            DType::U8 => widen(tokens, &stored, target, |bytes| u8::from_ne_bytes(bytes).into()),
+            DType::U16 => widen(tokens, &stored, target, |bytes| u16::from_ne_bytes(bytes).into()),
+            DType::U32 => widen(tokens, &stored, target, |bytes| u32::from_ne_bytes(bytes).into()),
+            DType::I8 => widen(tokens, &stored, target, |bytes| i8::from_ne_bytes(bytes).into()),
+            DType::I16 => widen(tokens, &stored, target, |bytes| i16::from_ne_bytes(bytes).into()),
+            DType::I32 => widen(tokens, &stored, target, |bytes| i32::from_ne_bytes(bytes).into()),
+            _ => widen(tokens, &stored, target, i64::from_ne_bytes),
         }
     }
 
     fn prefetch(&self, sample: u64) {
         let start = self.pieces.start(sample);
         if let Some(stored) = self.pieces.find_stored(start, self.pieces.count(sample)) {
-            let rows = self.pieces.rows();
-            prefetch_rows(self.pieces.tokens().bytes(), rows, stored.start, stored.len() * rows.bytes());
+            let tokens = self.pieces.tokens();
+            prefetch_rows(tokens, stored.start, stored.len() * tokens.row_bytes());
         }
     }
 }
@@ -244,22 +240,25 @@ impl<P: Pieces> Tokens<P> {
 /// Writes the elements `stored` of `N` bytes as int64.
 #[inline(always)]
 fn widen<const N: usize>(
-    source: &[u8],
-    rows: &Rows,
-    stored: Range<usize>,
+    tokens: &ChunkedTensor,
+    stored: &Range<usize>,
     target: &mut [u8],
     read: impl Fn([u8; N]) -> i64,
 ) {
-    let slots = target.as_chunks_mut::<8>().0;
-    if rows.stride == N.cast_signed() {
-        let start = rows.offset + stored.start * N;
-        let elements = source[start..start + stored.len() * N].as_chunks::<N>().0;
-        slots.iter_mut().zip(elements).for_each(|(slot, element)| *slot = read(*element).to_ne_bytes());
-        return;
-    }
-    for (slot, row) in slots.iter_mut().zip(stored) {
-        let start = rows.offset.wrapping_add_signed(rows.stride * row.cast_signed());
-        let element = source[start..start + N].as_chunks::<N>().0[0];
-        *slot = read(element).to_ne_bytes();
-    }
+    let mut slots = target.as_chunks_mut::<8>().0;
+    tokens.visit(stored.start, stored.len(), |Place { source, rows, row }, count| {
+        let (part, later) = std::mem::take(&mut slots).split_at_mut(count);
+        slots = later;
+        let start = rows.start(row);
+        if rows.stride == N.cast_signed() {
+            let elements = source[start..start + count * N].as_chunks::<N>().0;
+            part.iter_mut().zip(elements).for_each(|(slot, element)| *slot = read(*element).to_ne_bytes());
+            return;
+        }
+        for (slot, row) in part.iter_mut().zip(row..) {
+            let start = rows.start(row);
+            let element = source[start..start + N].as_chunks::<N>().0[0];
+            *slot = read(element).to_ne_bytes();
+        }
+    });
 }

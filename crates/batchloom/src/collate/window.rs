@@ -10,8 +10,8 @@ use super::pad::repeat;
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
 use super::{Form, Members, Padding, RowSlots, Stack, Taken};
-use crate::tensor::Rows;
-use crate::{DType, Result, Tensor};
+use crate::tensor::ChunkedTensor;
+use crate::{DType, Result};
 
 /// The prefetch distance, in windows.
 const AHEAD: usize = 2;
@@ -122,8 +122,7 @@ impl WindowSteps {
 /// Some steps of a window, of one array.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
-    pub(crate) values: Tensor,
-    pub(crate) rows: Rows,
+    pub(crate) values: ChunkedTensor,
     pub(crate) steps: WindowSteps,
 }
 
@@ -174,7 +173,7 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
-        let slot = self.span.steps.len() * self.span.rows.bytes();
+        let slot = self.span.steps.len() * self.span.values.row_bytes();
         if slot == 0 {
             return Ok(());
         }
@@ -193,8 +192,8 @@ impl<P: Places> Form for Window<P> {
 
 impl<P: Places> Padding for Window<P> {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
-        let Span { values, rows, steps } = &self.span;
-        let row = rows.bytes() / values.dtype().size();
+        let Span { values, steps } = &self.span;
+        let row = values.row_bytes() / values.dtype().size();
         let place = self.windows.place(members.rows(member..member + 1)[0]);
         steps.visit_existing(place, |places, _| each(places.start * row..places.end * row));
     }
@@ -209,8 +208,8 @@ impl<P: Places> Padding for Window<P> {
 
 impl<P: Places> Window<P> {
     fn copy(&self, window: u64, slot: &mut [u8]) {
-        let Span { values, rows, steps } = &self.span;
-        let (bytes, mut filled) = (rows.bytes(), 0);
+        let Span { values, steps } = &self.span;
+        let (bytes, mut filled) = (values.row_bytes(), 0);
         let place = self.windows.place(window);
         steps.visit_existing(place, |places, first| {
             let (before, data) = slot[filled..places.end * bytes].split_at_mut(places.start * bytes - filled);
@@ -218,7 +217,7 @@ impl<P: Places> Window<P> {
                 Fill::Zeros => before.fill(0),
                 fill => self.pad(fill, place, filled / bytes, before),
             }
-            copy_rows(values.bytes(), rows, first, places.len(), data);
+            copy_rows(values, first, places.len(), data);
             filled = places.end * bytes;
         });
         match &self.fill {
@@ -231,24 +230,24 @@ impl<P: Places> Window<P> {
     /// over windows with zeros, which is faster so.
     #[inline(never)]
     fn pad(&self, fill: &Fill, window: WindowPlace, first: usize, target: &mut [u8]) {
-        let Span { values, rows, steps } = &self.span;
+        let Span { values, steps } = &self.span;
         match fill {
             Fill::Zeros => target.fill(0),
             Fill::Value(value) => repeat(value, target),
             Fill::Edge => {
-                for (place, target) in (first..).zip(target.chunks_exact_mut(rows.bytes())) {
+                for (place, target) in (first..).zip(target.chunks_exact_mut(values.row_bytes())) {
                     let is_before = steps.step(place) < window.missing;
                     let nearest = if is_before { window.row } else { window.end - 1 };
-                    copy_rows(values.bytes(), rows, nearest, 1, target);
+                    copy_rows(values, nearest, 1, target);
                 }
             }
         }
     }
 
     fn prefetch(&self, window: u64) {
-        let Span { values, rows, steps } = &self.span;
+        let Span { values, steps } = &self.span;
         steps.visit_existing(self.windows.place(window), |places, row| {
-            prefetch_rows(values.bytes(), rows, row, places.len() * rows.bytes());
+            prefetch_rows(values, row, places.len() * values.row_bytes());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Arrow lists as sequences, without a copy if they are one chunk. Feature `arrow`.
+//! Arrow lists as sequences, without a copy. Feature `arrow`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow_array::types::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BooleanArray, OffsetSizeTrait};
-use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use bytes::Bytes;
 
@@ -17,13 +17,13 @@ use super::error::ArrowCause;
 use crate::batching::error::BatchingCause;
 use crate::tensor::Layout;
 use crate::tensor::error::TensorCause;
-use crate::{DType, Kind, Result, Tensor, memory};
+use crate::{ChunkedTensor, DType, Kind, Result, Tensor, memory};
 
 /// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
 ///
-/// Lists may be `List`, `LargeList` or `FixedSizeList`, of numbers, booleans, or fixed-size lists of these. The values
-/// of a single chunk are shared, not copied, apart from booleans, which Arrow stores as bits. `field` names the lists
-/// in errors.
+/// Lists may be `List`, `LargeList` or `FixedSizeList`, of numbers, booleans, or fixed-size lists of these. Values are
+/// shared, not copied, chunk by chunk, apart from booleans, which Arrow stores as bits. `field` names the lists in
+/// errors.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,17 +43,20 @@ use crate::{DType, Kind, Result, Tensor, memory};
 /// # Errors
 /// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if chunks do not fit together, or if a list is or holds a
 /// null; [`Kind::Type`](crate::Kind::Type) if the array does not hold lists of numbers.
-pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
+pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(ChunkedTensor, Vec<i64>)> {
     match chunks {
         [] => Err(BatchingCause::NoSamples.into()),
-        [chunk] => read_chunk(field, chunk, 0),
+        [chunk] => read_chunk(field, chunk, 0).map(|(values, offsets)| (values.into(), offsets)),
         chunks => join_chunks(field, chunks),
     }
 }
 
-/// The values and the offsets of all chunks, copied one after the other.
-fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
-    let (mut read, mut lists) = (Vec::with_capacity(chunks.len()), 0);
+/// The values of all chunks, and the offsets of the lists in them.
+fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(ChunkedTensor, Vec<i64>)> {
+    let lists = chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
+    memory::require_each(lists + 1, size_of::<i64>())?;
+    let (mut values, mut joined) = (Vec::with_capacity(chunks.len()), Vec::with_capacity(lists + 1));
+    joined.push(0);
     for (number, chunk) in chunks.iter().enumerate() {
         let differs = || ArrowCause::Chunks {
             field: field.to_owned(),
@@ -62,42 +65,20 @@ fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
             expected: chunks[0].data_type().to_string(),
         };
         // Chunks that hold no lists of numbers, after one that does.
-        let (values, offsets) = match read_chunk(field, chunk, lists) {
+        let (read, offsets) = match read_chunk(field, chunk, joined.len() - 1) {
             Err(error) if number > 0 && error.kind() == Kind::Type => return Err(differs().into()),
             read => read?,
         };
-        lists += chunk.len();
-        let first: Option<&(Tensor, Vec<i64>)> = read.first();
-        if first.is_some_and(|(first, _)| !have_one_kind(first, &values)) {
+        if values.first().is_some_and(|first| !have_one_kind(first, &read)) {
             return Err(differs().into());
         }
-        read.push((values, offsets));
-    }
-    let taken = |offsets: &[i64]| index(offsets.first())..index(offsets.last());
-    let rows = read.iter().map(|(_, offsets)| taken(offsets).len()).sum();
-    let (first, _) = &read[0];
-    let (dtype, shape) = (first.dtype(), [&[rows], &first.shape()[1..]].concat());
-    let layout = Layout::compact(&shape, dtype.size());
-    let layout = layout.ok_or_else(|| TensorCause::Layout {
-        shape: shape.clone(),
-        strides: Vec::new(),
-        offset: 0,
-        bytes: 0,
-    })?;
-    let row = shape[1..].iter().product::<usize>() * dtype.size();
-    memory::require(rows * row)?;
-    memory::require_each(lists + 1, size_of::<i64>())?;
-    // Aligned for any type of elements.
-    let mut bytes = MutableBuffer::with_capacity(rows * row);
-    let mut joined = Vec::with_capacity(lists + 1);
-    joined.push(0);
-    for (values, offsets) in &read {
-        let (taken, end) = (taken(offsets), joined[joined.len() - 1]);
-        bytes.extend_from_slice(&values.bytes()[taken.start * row..taken.end * row]);
+        // Values before the first list, and after the last one, are of other slices of the array.
+        let taken = index(offsets.first())..index(offsets.last());
+        let end = joined[joined.len() - 1];
         joined.extend(offsets[1..].iter().map(|offset| offset - offsets[0] + end));
+        values.extend(read.slice(taken));
     }
-    let bytes = Bytes::from_owner(Memory(bytes.into()));
-    Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, joined))
+    Ok((ChunkedTensor::new(field, values)?, joined))
 }
 
 /// Returns true if the values of two chunks have one type and one shape.

@@ -9,7 +9,7 @@ use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, FieldOfSources, Form};
-use crate::{Result, Tensor};
+use crate::{ChunkedTensor, Result, Tensor};
 
 /// The field with the number of the dataset of each sample.
 pub(super) const SOURCE: &str = "source";
@@ -96,7 +96,7 @@ impl Kind for Concatenated {
         self.before.last().copied().unwrap_or(0)
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         self.parts.iter().flat_map(|part| part.arrays()).collect()
     }
 

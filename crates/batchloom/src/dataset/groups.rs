@@ -18,7 +18,7 @@ use crate::collate::{Form, Mask, Offsets};
 use crate::named::named;
 use crate::tensor::Sequences;
 use crate::tensor::error::TensorCause;
-use crate::{Result, Tensor, memory};
+use crate::{ChunkedTensor, Result, memory};
 
 /// The rows of each group. Groups are numbered in the order of their first appearance.
 #[derive(Clone)]
@@ -205,8 +205,8 @@ impl GroupDatasetBuilder {
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, or if it does not have as many rows as there are ids.
-    pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
-        let name = name.into();
+    pub fn rows(mut self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Result<Self> {
+        let (name, values) = (name.into(), values.into());
         let rows = *values.shape().first().ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
         if rows != self.groups.rows() {
             let expected = self.groups.rows();
@@ -219,7 +219,7 @@ impl GroupDatasetBuilder {
 
     /// Adds a field with one row for each group.
     #[must_use]
-    pub fn fixed(self, name: impl Into<String>, values: Tensor) -> Self {
+    pub fn fixed(self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Self {
         Self { fields: self.fields.fixed(name, values), ..self }
     }
 
@@ -308,7 +308,7 @@ impl Kind for GroupDataset {
         self.groups.len()
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         self.sequences.arrays()
     }
 

@@ -12,7 +12,7 @@ use super::map::reading::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::order::Shuffle;
-use crate::{Result, Tensor};
+use crate::{ChunkedTensor, Result, Tensor};
 
 /// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
@@ -20,7 +20,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     fn len(&self) -> usize;
 
     /// The arrays that samples are taken from, by the name of their field.
-    fn arrays(&self) -> Vec<(&str, &Tensor)>;
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)>;
 
     /// The fields of batches of `rule`, and the forms that make them, for the epoch of `epoch`.
     ///

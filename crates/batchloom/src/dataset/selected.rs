@@ -7,7 +7,7 @@ use super::collation::{CollateOptions, Collation, Ragged};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{LabelCounts, Labels, Rule, Sizes};
-use crate::{Result, Tensor};
+use crate::{ChunkedTensor, Result, Tensor};
 
 /// Some samples of a dataset. The data stays where it is; a sample's place in it is looked up when a batch is formed.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Kind for Selected {
         usize::try_from(self.selection.len()).unwrap_or(usize::MAX)
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         self.whole.arrays()
     }
 

@@ -14,13 +14,13 @@ use crate::collate::{
     is_integer,
 };
 use crate::tensor::{Element, Sequences};
-use crate::{Result, Tensor, memory};
+use crate::{ChunkedTensor, Result, memory};
 
 /// One field of a dataset.
 #[derive(Debug, Clone)]
 enum Field {
     /// A field with the same shape for every sample.
-    Fixed(Tensor),
+    Fixed(ChunkedTensor),
     /// A field with a separate shape for each sample.
     Variable(Sequences),
 }
@@ -93,7 +93,7 @@ crate::brief::debug_in_brief!(SequenceDatasetBuilder, [names, fields, own_length
 
 impl Field {
     /// The array that the field is taken from.
-    fn values(&self) -> &Tensor {
+    fn values(&self) -> &ChunkedTensor {
         match self {
             Self::Fixed(rows) => rows,
             Self::Variable(sequences) => sequences.values(),
@@ -151,9 +151,9 @@ impl SequenceDatasetBuilder {
 
     /// Adds a field with one row for each sample.
     #[must_use]
-    pub fn fixed(mut self, name: impl Into<String>, rows: Tensor) -> Self {
+    pub fn fixed(mut self, name: impl Into<String>, rows: impl Into<ChunkedTensor>) -> Self {
         self.names.push(name.into());
-        self.fields.push(Field::Fixed(rows));
+        self.fields.push(Field::Fixed(rows.into()));
         self
     }
 
@@ -457,7 +457,7 @@ impl Kind for SequenceDataset {
         self.len()
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         self.names.iter().map(String::as_str).zip(self.fields.iter().map(Field::values)).collect()
     }
 

@@ -9,7 +9,7 @@ use super::kind::{EpochKey, Kind};
 use crate::batching::Rule;
 use crate::collate::{CrowIndices, Densify, EntryField, EntryPart, Form, Stack};
 use crate::tensor::error::TensorCause;
-use crate::tensor::{Element, SparseLayout, SparseRows};
+use crate::tensor::{ChunkedTensor, Element, SparseLayout, SparseRows};
 use crate::{Result, Tensor};
 
 /// Arrays that share their first dimension. Sample `k` is row `k` of each.
@@ -31,7 +31,7 @@ pub struct TensorDataset {
     names: Vec<String>,
     fields: Vec<TensorField>,
     /// The arrays of the fields, by name: one for each dense field, two for each sparse one.
-    arrays: Vec<(String, Tensor)>,
+    arrays: Vec<(String, ChunkedTensor)>,
     samples: usize,
 }
 
@@ -41,13 +41,19 @@ pub struct TensorDataset {
 #[non_exhaustive]
 pub enum TensorField {
     /// An array whose first dimension counts the samples.
-    Dense(Tensor),
+    Dense(ChunkedTensor),
     /// Rows with some columns stored.
     Sparse(SparseRows),
 }
 
 impl From<Tensor> for TensorField {
     fn from(array: Tensor) -> Self {
+        Self::Dense(array.into())
+    }
+}
+
+impl From<ChunkedTensor> for TensorField {
+    fn from(array: ChunkedTensor) -> Self {
         Self::Dense(array)
     }
 }
@@ -75,12 +81,12 @@ impl TensorField {
     }
 
     /// The arrays that samples are taken from, by the name of a field of batches.
-    fn arrays(&self, name: &str) -> Vec<(String, Tensor)> {
+    fn arrays(&self, name: &str) -> Vec<(String, ChunkedTensor)> {
         match self {
             Self::Dense(array) => vec![(name.to_owned(), array.clone())],
             Self::Sparse(rows) => vec![
-                (format!("{name}.col_indices"), rows.columns().clone()),
-                (format!("{name}.values"), rows.values().clone()),
+                (format!("{name}.col_indices"), rows.columns().clone().into()),
+                (format!("{name}.values"), rows.values().clone().into()),
             ],
         }
     }
@@ -169,14 +175,14 @@ impl Kind for TensorDataset {
         self.samples
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         self.arrays.iter().map(|(name, array)| (name.as_str(), array)).collect()
     }
 
     fn view(&self, samples: Range<u64>) -> Option<Vec<(&str, Tensor)>> {
         let rows = usize::try_from(samples.start).ok()?..usize::try_from(samples.end).ok()?;
         let view = |(name, field): (_, &TensorField)| match field {
-            TensorField::Dense(array) => Some((name, array.slice(rows.clone())?)),
+            TensorField::Dense(array) => Some((name, array.as_tensor()?.slice(rows.clone())?)),
             TensorField::Sparse(_) => None,
         };
         self.names.iter().map(String::as_str).zip(&self.fields).map(view).collect()

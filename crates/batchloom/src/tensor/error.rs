@@ -13,6 +13,15 @@ causes! {
              every field"
         )]
         FieldLength { field: String, found: usize, first: String, expected: usize } is Data,
+        #[error("field {field} has no chunk; expected at least one array")]
+        NoChunk { field: String } is Data,
+        #[error("field {field}: chunk {chunk} holds {found}, and chunk 0 {expected}; expected one type: convert them")]
+        ChunkType { field: String, chunk: usize, found: DType, expected: DType } is Type,
+        #[error(
+            "field {field}: the rows of chunk {chunk} have shape {found:?}, those of chunk 0 {expected:?}; expected one \
+             shape"
+        )]
+        ChunkShape { field: String, chunk: usize, found: Vec<usize>, expected: Vec<usize> } is Data,
         #[error("field {field} has {found} values but {expected} columns; expected a column for each value")]
         SparseValues { field: String, found: usize, expected: usize } is Data,
         /// Offsets do not describe sequences: the first sample whose offsets are wrong, and the rule that they break.

@@ -167,7 +167,7 @@ impl Layout {
 }
 
 /// The rows of an array, each as equal runs of neighbouring bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     /// The byte offset of row 0.
     pub(crate) offset: usize,

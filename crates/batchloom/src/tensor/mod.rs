@@ -6,6 +6,7 @@
 #[cfg(feature = "ndarray")]
 mod arrays;
 pub(crate) mod buffer;
+mod chunked;
 mod dtype;
 pub(crate) mod error;
 mod layout;
@@ -18,6 +19,8 @@ mod sparse_rows;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod tensor;
 
+pub use chunked::ChunkedTensor;
+pub(crate) use chunked::Place;
 pub use dtype::{DType, Element};
 pub use layout::Layout;
 pub(crate) use layout::{Rows, step_from};

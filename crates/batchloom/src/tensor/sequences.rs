@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::TensorCause;
-use super::{Element, Rows, Tensor};
+use super::{ChunkedTensor, Element, Tensor};
 use crate::{Error, Result, memory};
 
 /// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are
@@ -17,8 +17,7 @@ const SAMPLE_BYTES: usize = 24;
 /// One variable field: an array of values, and the part of it that makes each sample.
 #[derive(Clone)]
 pub struct Sequences {
-    values: Tensor,
-    rows: Rows,
+    values: ChunkedTensor,
     /// The row of values at each place, or `None` if row `k` is at place `k`.
     order: Option<Arc<[u64]>>,
     /// The first place of each sample.
@@ -34,15 +33,15 @@ crate::brief::debug_in_brief!(Sequences, [values, leading, varying], [order, sta
 
 impl Sequences {
     /// Samples; sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
-    /// layout.
+    /// layout, and may lie in several chunks, at any place of a sample.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if the values are a scalar, and with the first sample whose offsets descend or
     /// leave the values; [`Kind::Memory`](crate::Kind::Memory).
-    pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
-        let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
-        let total = values.shape()[0];
+    pub fn new(name: &str, values: impl Into<ChunkedTensor>, offsets: &[i64]) -> Result<Self> {
+        let values = values.into();
+        let total = values.shape().first().copied();
+        let total = total.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         memory::require_each(offsets.len(), SAMPLE_BYTES)?;
         let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
         let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
@@ -66,7 +65,7 @@ impl Sequences {
                 .push(u32::try_from(length).map_err(|_| wrong("expected fewer than 2^32 values a sample"))?);
         }
         let (starts, extents) = (starts.into(), extents.into());
-        Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
+        Ok(Self { values, order: None, starts, extents, leading: 1, varying: vec![0] })
     }
 
     /// Samples that are slices, or anything that lends one, copied one after the other.
@@ -90,7 +89,7 @@ impl Sequences {
             // A vector has no more elements than the signed numbers count.
             offsets.push(values.len().cast_signed() as i64);
         }
-        Self::new(name, values.into(), &offsets)
+        Self::new(name, values, &offsets)
     }
 
     /// The same samples, if the value at each place is a row of `order`.
@@ -139,9 +138,7 @@ impl Sequences {
         let shape = [&[count.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
         let values = values.ok_or(TensorCause::Shape { values: count, shape, expected: usize::MAX })?;
-        let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
-        Ok(Self { values, rows, order: None, starts, extents, leading, varying })
+        Ok(Self { values: values.into(), order: None, starts, extents, leading, varying })
     }
 
     /// The number of samples.
@@ -155,13 +152,8 @@ impl Sequences {
     }
 
     /// All values: `[total, ..]`.
-    pub fn values(&self) -> &Tensor {
+    pub fn values(&self) -> &ChunkedTensor {
         &self.values
-    }
-
-    /// The rows of the values, as runs of bytes.
-    pub(crate) fn rows(&self) -> &Rows {
-        &self.rows
     }
 
     /// The row of values at each place, or `None` if row `k` is at place `k`.

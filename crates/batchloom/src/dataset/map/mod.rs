@@ -32,7 +32,7 @@ use crate::collate::{
 };
 use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
-use crate::{DType, Result, Tensor};
+use crate::{ChunkedTensor, DType, Result, Tensor};
 use error::MapCause;
 
 /// The treatment of a sample that cannot be read.
@@ -167,7 +167,7 @@ impl Kind for MapDataset {
         self.len()
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         Vec::new()
     }
 

@@ -22,8 +22,7 @@ use crate::collate::{Form, TokenField, Tokens};
 use crate::dataset::error::SelectionCause;
 use crate::named::named;
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
-use crate::tensor::error::TensorCause;
-use crate::{DType, Result, Tensor, memory};
+use crate::{ChunkedTensor, DType, Result, Tensor, memory};
 use error::TokensCause;
 
 /// The choice of the pieces of the stream that are samples.
@@ -134,11 +133,12 @@ pub struct TokenDataset {
 }
 
 impl TokenDataset {
-    /// Pieces of `seq_len` tokens, of integers `[tokens]`.
+    /// Pieces of `seq_len` tokens, of integers `[tokens]`; pieces go on from one chunk of them to the next.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if the tokens are not one dimension of integers that int64 holds.
-    pub fn new(tokens: Tensor, seq_len: usize) -> Result<Self> {
+    pub fn new(tokens: impl Into<ChunkedTensor>, seq_len: usize) -> Result<Self> {
+        let tokens = tokens.into();
         let (shape, dtype) = (tokens.shape(), tokens.dtype());
         if shape.len() != 1 {
             return Err(TokensCause::Shape { shape: shape.to_vec() }.into());
@@ -150,9 +150,7 @@ impl TokenDataset {
         if seq_len == 0 {
             return Err(TokensCause::SeqLen.into());
         }
-        let rows = tokens.layout().rows(dtype.size());
-        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: "tokens".to_owned() })?;
-        let corpus = Corpus { tokens, rows, documents: None, separator: None, selection: None };
+        let corpus = Corpus { tokens, documents: None, separator: None, selection: None };
         let tokens = corpus.token_count();
         let (mode, extras) = (TokenMode::default(), TokenExtras::default());
         let tail = Tail::default();
@@ -291,13 +289,11 @@ impl TokenDataset {
                     let tokens = self.corpus.tokens.shape()[0];
                     return Err(TokensCause::SelectionRange { first, end, tokens }.into());
                 };
-                let rows = tokens.layout().rows(tokens.dtype().size());
-                let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: "tokens".to_owned() })?;
                 memory::require_each(offsets.len(), 2 * size_of::<i64>())?;
                 let offsets: Vec<i64> = offsets.iter().map(|offset| offset - first).collect();
                 let len = offsets.len();
                 let documents = Some(Tensor::from_vec(offsets, &[len])?.bytes().clone());
-                Corpus { tokens, rows, documents, selection: None, ..self.corpus.clone() }
+                Corpus { tokens, documents, selection: None, ..self.corpus.clone() }
             }
             None if self.is_continuous() => {
                 return Err(TokensCause::ScatteredRows.into());
@@ -419,7 +415,7 @@ impl Kind for TokenDataset {
         self.len()
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         vec![("tokens", &self.corpus.tokens)]
     }
 

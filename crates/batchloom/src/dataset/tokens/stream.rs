@@ -9,11 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::lengths::PieceLengths;
-use crate::Tensor;
 use crate::collate::{Members, Passage, PassageOf, Passages, Pieces};
 use crate::dataset::Selection;
 use crate::order::Order;
-use crate::tensor::Rows;
+use crate::tensor::ChunkedTensor;
 
 /// The number of documents from one noted place to the next.
 pub(super) const NOTED: usize = 16;
@@ -21,9 +20,7 @@ pub(super) const NOTED: usize = 16;
 /// Documents as they are stored, one after the other.
 #[derive(Clone)]
 pub(super) struct Corpus {
-    pub(super) tokens: Tensor,
-    /// Steps through the tokens.
-    pub(super) rows: Rows,
+    pub(super) tokens: ChunkedTensor,
     /// The offsets of the documents and the end of the last one, as the bytes of int64, or `None` for one document.
     pub(super) documents: Option<Bytes>,
     /// The token between documents.
@@ -271,12 +268,8 @@ impl Pieces for StreamPieces {
         usize::try_from(self.lengths.count(sample)).unwrap_or(usize::MAX)
     }
 
-    fn tokens(&self) -> &Tensor {
+    fn tokens(&self) -> &ChunkedTensor {
         &self.stream.corpus.tokens
-    }
-
-    fn rows(&self) -> &Rows {
-        &self.stream.corpus.rows
     }
 
     fn separator(&self) -> i64 {

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use super::error::WindowsCause;
 use super::places::Windows;
+use crate::Result;
 use crate::collate::{Form, Lookup, Places, Stack, WindowNumber, WindowRow};
-use crate::{Result, Tensor};
+use crate::tensor::ChunkedTensor;
 
 /// A field that is looked up for each window.
 #[derive(Debug, Clone)]
 pub(super) enum Beside {
     /// The row of its series.
-    OfSeries(Tensor),
+    OfSeries(ChunkedTensor),
     /// Its own row.
-    OfWindow(Tensor, Arc<Labelled>),
+    OfWindow(ChunkedTensor, Arc<Labelled>),
     /// The row of the step at an offset from its beginning, or of the nearest step that exists.
-    OfStep(Tensor, usize),
+    OfStep(ChunkedTensor, usize),
     /// The number of its series.
     Series,
     /// The step of its series at an offset from its beginning: negative before the series.
@@ -26,7 +27,7 @@ pub(super) enum Beside {
 
 impl Beside {
     /// The array that rows are taken from, if they are.
-    pub(super) fn values(&self) -> Option<&Tensor> {
+    pub(super) fn values(&self) -> Option<&ChunkedTensor> {
         match self {
             Self::OfSeries(values) | Self::OfWindow(values, _) | Self::OfStep(values, _) => Some(values),
             Self::Series | Self::Step(_) => None,

@@ -27,7 +27,7 @@ use crate::batching::error::BatchingCause;
 use crate::collate::{Form, Places, Span, Window, WindowMask, WindowSteps};
 use crate::dataset::error::{DatasetCause, SelectionCause};
 use crate::tensor::error::TensorCause;
-use crate::{Result, Tensor, memory};
+use crate::{ChunkedTensor, Result, Tensor, memory};
 use error::{ShapeCause, WindowsCause};
 
 /// The most bytes that a series takes while its windows are counted.
@@ -124,7 +124,7 @@ impl WindowDataset {
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if it has fewer steps
     /// than the series.
-    pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+    pub fn input(self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Result<Self> {
         let steps = WindowSteps::neighbours(0, self.windows.shape.input_len);
         self.steps(name, values, steps)
     }
@@ -133,7 +133,7 @@ impl WindowDataset {
     ///
     /// # Errors
     /// The same as those of [`input`](Self::input).
-    pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+    pub fn target(self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Result<Self> {
         let (start, len) = self.windows.shape.target();
         self.steps(name, values, WindowSteps::neighbours(start, len))
     }
@@ -143,17 +143,23 @@ impl WindowDataset {
     /// # Errors
     /// The same as those of [`input`](Self::input), and [`Kind::Argument`](crate::Kind::Argument) if a step lies
     /// outside the window.
-    pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: WindowSteps) -> Result<Self> {
+    pub fn steps(
+        mut self,
+        name: impl Into<String>,
+        values: impl Into<ChunkedTensor>,
+        steps: WindowSteps,
+    ) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
-        let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
-        let (length, expected) = (values.shape()[0], self.rows);
+        let values = values.into();
+        let length = values.shape().first().copied();
+        let length = length.ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
+        let expected = self.rows;
         if length != expected {
             return Err(WindowsCause::Rows { field: name, found: length, of: "steps", expected }.into());
         }
         self.require_new(&name)?;
-        self.spans.push((name, Span { values, rows, steps }));
+        self.spans.push((name, Span { values, steps }));
         Ok(self)
     }
 
@@ -187,9 +193,9 @@ impl WindowDataset {
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if there is not a row
     /// for each series.
-    pub fn of_series(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+    pub fn of_series(self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Result<Self> {
         let series = self.starts.len();
-        self.look_up(name.into(), values, ("series", series), Beside::OfSeries)
+        self.look_up(name.into(), values.into(), ("series", series), Beside::OfSeries)
     }
 
     /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they
@@ -198,10 +204,12 @@ impl WindowDataset {
     /// # Errors
     /// As [`of_series`](Self::of_series), and [`Kind::Argument`](crate::Kind::Argument) if windows were selected
     /// before.
-    pub fn of_windows(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+    pub fn of_windows(self, name: impl Into<String>, values: impl Into<ChunkedTensor>) -> Result<Self> {
         let labelled = Arc::new(Labelled::new(&self.windows)?);
         let windows = labelled.len();
-        self.look_up(name.into(), values, ("windows", windows), |values| Beside::OfWindow(values, labelled))
+        self.look_up(name.into(), values.into(), ("windows", windows), |values| {
+            Beside::OfWindow(values, labelled)
+        })
     }
 
     /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step
@@ -210,10 +218,15 @@ impl WindowDataset {
     /// # Errors
     /// As [`of_series`](Self::of_series), for steps; [`Kind::Argument`](crate::Kind::Argument) if the window has no
     /// such step.
-    pub fn of_step(self, name: impl Into<String>, values: Tensor, anchor: usize) -> Result<Self> {
+    pub fn of_step(
+        self,
+        name: impl Into<String>,
+        values: impl Into<ChunkedTensor>,
+        anchor: usize,
+    ) -> Result<Self> {
         let (name, rows) = (name.into(), self.rows);
         self.require_steps(&name, &WindowSteps::neighbours(anchor, 1))?;
-        self.look_up(name, values, ("steps", rows), |values| Beside::OfStep(values, anchor))
+        self.look_up(name, values.into(), ("steps", rows), |values| Beside::OfStep(values, anchor))
     }
 
     /// Adds `series`, the number of the series of each window, and the field `step`: the step of that series which is
@@ -234,9 +247,9 @@ impl WindowDataset {
     fn look_up(
         mut self,
         name: String,
-        values: Tensor,
+        values: ChunkedTensor,
         (of, expected): (&'static str, usize),
-        beside: impl FnOnce(Tensor) -> Beside,
+        beside: impl FnOnce(ChunkedTensor) -> Beside,
     ) -> Result<Self> {
         self.require_new(&name)?;
         match values.shape().first() {
@@ -411,8 +424,8 @@ impl WindowDataset {
     }
 
     /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]`
-    /// over the memory of the series, with rows that overlap. `None` if they do not lie in one series, or a field holds
-    /// steps that are not at equal distances.
+    /// over the memory of the series, with rows that overlap. `None` if they do not lie in one series, if a field holds
+    /// steps that are not at equal distances, or if its series lie in several chunks.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;
@@ -420,14 +433,15 @@ impl WindowDataset {
         let (row, count) = (self.windows.place(start).row, usize::try_from(end - start).ok()?);
         let view = |(_, span): &(String, Span)| {
             let WindowSteps::Range { start, len, every } = span.steps else { return None };
-            let (stride, shape) = (span.values.strides()[0], span.values.shape());
+            let values = span.values.as_tensor()?;
+            let (stride, shape) = (values.strides()[0], values.shape());
             let shape = [&[count, len], &shape[1..]].concat();
             let step = stride * self.windows.shape.stride.cast_signed();
-            let strides = [&[step, stride * every.cast_signed()], &span.values.strides()[1..]].concat();
+            let strides = [&[step, stride * every.cast_signed()], &values.strides()[1..]].concat();
             // An empty field may begin anywhere, and its own start may lie outside the series.
             let first = if len == 0 { 0 } else { stride * (row + start).cast_signed() };
-            let offset = span.values.layout().offset().checked_add_signed(first)?;
-            Tensor::new(span.values.bytes().clone(), span.values.dtype(), &shape, &strides, offset).ok()
+            let offset = values.layout().offset().checked_add_signed(first)?;
+            Tensor::new(values.bytes().clone(), values.dtype(), &shape, &strides, offset).ok()
         };
         self.spans.iter().map(view).collect()
     }
@@ -443,7 +457,7 @@ impl Kind for WindowDataset {
         Some(names.zip(self.view(samples.start, samples.end)?).collect())
     }
 
-    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+    fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         let spans = self.spans.iter().map(|(name, span)| (name.as_str(), &span.values));
         let beside = self.beside.iter().filter_map(|(name, beside)| Some((name.as_str(), beside.values()?)));
         spans.chain(beside).collect()

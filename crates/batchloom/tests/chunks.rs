@@ -1,0 +1,162 @@
+//! Arrays in several chunks: batches are those of one array with the same rows, whatever chunks hold which rows.
+
+use batchloom::batching::{FixedSize, LengthBuckets, Packing, Rule, TokenBudget};
+use batchloom::dataset::{Dataset, GroupLayout, Groups, Sequences, TokenExtras, TokenMode, WindowShape};
+use batchloom::{
+    ChunkedTensor, GroupDataset, Kind, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset,
+    WindowDataset,
+};
+use proptest::prelude::*;
+
+use crate::errors::is;
+
+/// An array of `rows` rows of `width` numbers in every second column of its memory, if `gaps`, and otherwise compact.
+fn array(first: usize, rows: usize, width: usize, gaps: bool) -> Tensor {
+    let step = if gaps { 2 } else { 1 };
+    let columns = width * step;
+    let value = |place: usize| ((first + place / columns) * 1000 + place % columns / step) as i32;
+    let values = (0..rows * columns).map(value).collect();
+    let whole = Tensor::from_vec(values, &[rows, width, step]).unwrap();
+    whole.narrow(2, 0..1).unwrap()
+}
+
+/// The rows of [`array`] in chunks of these lengths, of which some have gaps.
+fn chunked(lengths: &[usize], width: usize) -> ChunkedTensor {
+    let ends = lengths.iter().scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    });
+    let chunks = lengths.iter().zip(ends).enumerate();
+    let chunks = chunks.map(|(k, (&length, end))| array(end - length, length, width, k % 3 == 1));
+    ChunkedTensor::new("x", chunks).unwrap()
+}
+
+/// Numbers from 0, in chunks of these lengths.
+fn numbers(lengths: &[usize]) -> ChunkedTensor {
+    let mut from = 0_u16;
+    let chunks = lengths.iter().map(|&length| {
+        let values: Vec<u16> = (from..from + length as u16).collect();
+        from += length as u16;
+        Tensor::from(values)
+    });
+    ChunkedTensor::new("tokens", chunks).unwrap()
+}
+
+/// The same kind of data over an array: in chunks, or whole.
+fn dataset(kind: usize, rows: usize, x: ChunkedTensor, tokens: ChunkedTensor) -> Dataset {
+    let groups = Groups::of(&(0..rows as i64).map(|row| row * 7 % 5).collect::<Vec<_>>()).unwrap();
+    let offsets: Vec<i64> = (0..rows as i64).step_by(3).chain([rows as i64]).collect();
+    let samples = offsets.len() - 1;
+    match kind {
+        0 => TensorDataset::new([("x", x), ("y", tokens)]).unwrap().into(),
+        1 => {
+            let fixed = tokens.slice(0..samples).unwrap();
+            let dataset = SequenceDataset::new()
+                .variable("x", Sequences::new("x", x, &offsets).unwrap())
+                .variable("ids", Sequences::new("ids", tokens, &offsets).unwrap())
+                .fixed("y", fixed);
+            dataset.build().unwrap().into()
+        }
+        2 => {
+            let builder = GroupDataset::new(groups).rows("x", x).unwrap().rows("y", tokens).unwrap();
+            builder.layout(GroupLayout::Padded).build().unwrap().into()
+        }
+        3 => {
+            let windows = WindowDataset::new(&[0, rows], WindowShape::new(4).horizon(2)).unwrap();
+            windows.input("x", x.clone()).unwrap().target("y", x).unwrap().into()
+        }
+        _ => {
+            let extras = TokenExtras::default().position_ids(true).segment_ids(true).resets(true);
+            let documents = Tensor::from_vec(offsets.clone(), &[offsets.len()]).unwrap();
+            let dataset = TokenDataset::new(tokens, 4).unwrap().documents(&documents).unwrap();
+            let dataset = dataset.extras(extras);
+            let dataset = if kind == 4 { dataset } else { dataset.separator(-1) };
+            dataset.mode(if kind == 6 { TokenMode::Continuous } else { TokenMode::Chunk }).into()
+        }
+    }
+}
+
+fn rule(kind: usize, number: usize) -> Rule {
+    match (kind, number) {
+        (1 | 2, 1) => LengthBuckets::new(3).unwrap().into(),
+        (1 | 2, 2) => TokenBudget::new(600).unwrap().into(),
+        (1, 3) => Packing::new(17).unwrap().into(),
+        _ => FixedSize::new(3).unwrap().into(),
+    }
+}
+
+/// The name, the shape and the bytes of each field of each batch.
+fn epoch(dataset: Dataset, rule: Rule, shuffles: bool) -> Vec<Vec<(String, Vec<usize>, Vec<u8>)>> {
+    let builder = Loader::builder(dataset).rule(rule).drop_last(false).num_threads(2);
+    let builder = if shuffles { builder.shuffle(true) } else { builder };
+    let field = |(name, field): (&String, &Tensor)| {
+        (name.clone(), field.shape().to_vec(), field.to_bytes().unwrap().to_vec())
+    };
+    let batches = builder.build().unwrap().iter().map(|batch| {
+        let batch = batch.unwrap();
+        batch.names().iter().zip(batch.fields()).map(field).collect()
+    });
+    batches.collect()
+}
+
+proptest! {
+    /// L2 and L3 for chunks: no batch tells where a chunk ends.
+    #[test]
+    fn chunks_are_one_array(
+        lengths in prop::collection::vec(0_usize..12, 1..30),
+        other in prop::collection::vec(1_usize..9, 1..5),
+        kind in 0_usize..7,
+        number in 0_usize..4,
+        shuffles in any::<bool>(),
+    ) {
+        let rows: usize = lengths.iter().sum();
+        prop_assume!(rows >= 6);
+        // Fields of one dataset lie in other chunks.
+        let tokens: Vec<usize> = other.iter().cycle().scan(rows, |left, &length| {
+            let taken = length.min(*left);
+            *left -= taken;
+            (taken > 0).then_some(taken)
+        }).collect();
+        let found = dataset(kind, rows, chunked(&lengths, 3), numbers(&tokens));
+        let expected = dataset(kind, rows, array(0, rows, 3, false).into(), numbers(&[rows]));
+        let rule = rule(kind, number);
+        let shuffles = shuffles && kind != 6;
+        prop_assert_eq!(found.sample(0).unwrap().len(), expected.sample(0).unwrap().len());
+        prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(expected, rule, shuffles));
+    }
+
+    /// A slice of a chunked array holds the rows that a slice of the whole array holds.
+    #[test]
+    fn slices_of_chunks_are_slices_of_the_array(
+        lengths in prop::collection::vec(0_usize..9, 1..20),
+        (start, end) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+    ) {
+        let rows: usize = lengths.iter().sum();
+        let (start, end) = (start.index(rows + 1), end.index(rows + 1));
+        let (start, end) = (start.min(end), start.max(end));
+        let part = numbers(&lengths).slice(start..end).unwrap();
+        let values: Vec<u16> =
+            part.chunks().flat_map(|chunk| chunk.as_slice::<u16>().unwrap().to_vec()).collect();
+        prop_assert_eq!(values, (start as u16..end as u16).collect::<Vec<_>>());
+        prop_assert_eq!(part.shape(), [end - start]);
+        prop_assert!(numbers(&lengths).slice(start..rows + 1).is_none());
+    }
+}
+
+#[test]
+fn chunks_of_several_kinds_are_refused() {
+    let floats = || Tensor::from(vec![1.0_f32]);
+    let error = ChunkedTensor::new("x", [floats(), Tensor::from(vec![1_i64])]).unwrap_err();
+    assert!(is(&error, Kind::Type, &["field x", "chunk 1", "int64", "float32"]), "{error}");
+    let pairs = Tensor::from_vec(vec![1.0_f32, 2.0], &[1, 2]).unwrap();
+    let error = ChunkedTensor::new("x", [floats(), floats(), pairs]).unwrap_err();
+    assert!(is(&error, Kind::Data, &["field x", "chunk 2", "[2]", "[]"]), "{error}");
+    let error = ChunkedTensor::new("x", []).unwrap_err();
+    assert!(is(&error, Kind::Data, &["field x", "no chunk"]), "{error}");
+    let scalar = Tensor::from_vec(vec![1.0_f32], &[]).unwrap();
+    let error = ChunkedTensor::new("x", [scalar]).unwrap_err();
+    assert!(is(&error, Kind::Data, &["field x", "scalar"]), "{error}");
+    let elsewhere = Tensor::elsewhere(batchloom::DType::F32, &[3]).unwrap();
+    let error = ChunkedTensor::new("x", [floats(), elsewhere]).unwrap_err();
+    assert!(is(&error, Kind::Data, &["field x", "cannot read"]), "{error}");
+}
