@@ -16,6 +16,7 @@ from batchloom._native import __version__ as __version__
 
 if TYPE_CHECKING:
     from batchloom import integrations as integrations
+    from batchloom.arrays.chunked import ChunkedArray as ChunkedArray
     from batchloom.batching.calibrate import calibrate as calibrate
     from batchloom.batching.compare import Compared as Compared
     from batchloom.batching.compare import Comparison as Comparison
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 
 # The public names, by the modules that have them: each module is imported when one of its names is first used.
 _NAMES = {
+    "batchloom.arrays.chunked": ("ChunkedArray",),
     "batchloom.batching.calibrate": ("calibrate",),
     "batchloom.batching.compare": (
         "Compared",

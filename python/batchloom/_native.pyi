@@ -7,6 +7,7 @@ __all__ = [
     "Backtest",
     "Batches",
     "Block",
+    "ChunkedTensor",
     "Column",
     "Comparison",
     "Conversion",
@@ -35,8 +36,10 @@ __all__ = [
     "Windows",
     "__version__",
     "are_numbers",
+    "are_rows",
     "borrow",
     "borrow_lists",
+    "borrow_rows",
     "calibration_shapes",
     "check_shapes",
     "compare",
@@ -58,7 +61,9 @@ __version__: str
 
 def borrow(object: Any, field: str) -> Tensor: ...
 def are_numbers(object: Any) -> bool: ...
-def borrow_lists(object: Any, field: str) -> tuple[Tensor, Tensor]: ...
+def are_rows(object: Any) -> bool: ...
+def borrow_lists(object: Any, field: str) -> tuple[ChunkedTensor, Tensor]: ...
+def borrow_rows(object: Any, field: str) -> ChunkedTensor: ...
 def compare(
     sizes: Tensor,
     rules: Sequence[Rule] | None,
@@ -110,7 +115,7 @@ class Rule:
 @final
 class Sequences:
     @staticmethod
-    def from_offsets(field: str, values: Tensor, offsets: Tensor) -> Sequences: ...
+    def from_offsets(field: str, values: Tensor | ChunkedTensor, offsets: Tensor) -> Sequences: ...
     @staticmethod
     def from_shapes(field: str, values: Tensor, shapes: Tensor) -> Sequences: ...
     @property
@@ -130,10 +135,10 @@ class SparseRows:
 @final
 class Dataset:
     @staticmethod
-    def tensors(fields: list[tuple[str, Tensor | SparseRows]]) -> Dataset: ...
+    def tensors(fields: Sequence[tuple[str, Tensor | ChunkedTensor | SparseRows]]) -> Dataset: ...
     @staticmethod
     def sequences(
-        fields: list[tuple[str, Sequences | Tensor]],
+        fields: Sequence[tuple[str, Sequences | Tensor | ChunkedTensor]],
         own: Tensor | None,
         own_lengths: list[str],
         size_of: str,
@@ -200,7 +205,7 @@ class Groups:
     def order(self) -> Tensor | None: ...
     def dataset(
         self,
-        fields: list[tuple[str, Tensor, bool]],
+        fields: Sequence[tuple[str, Tensor | ChunkedTensor, bool]],
         layout: str,
         max_rows: int | None,
         oversize: str,
@@ -232,6 +237,21 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any: ...
+
+@final
+class ChunkedTensor:
+    def __new__(cls, field: str, chunks: Sequence[Tensor]) -> ChunkedTensor: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def is_backward(self) -> bool: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def chunks(self) -> list[Tensor]: ...
+    def __len__(self) -> int: ...
 
 @final
 class Column:
@@ -507,7 +527,7 @@ class StepIterator:
 class Tokens:
     def __new__(
         cls,
-        tokens: Tensor,
+        tokens: Tensor | ChunkedTensor,
         seq_len: int,
         *,
         documents: Tensor | None,
@@ -623,9 +643,11 @@ class Windows:
         short: str,
         sampled_by: str,
     ) -> Windows: ...
-    def with_steps(self, name: str, values: Tensor, steps: tuple[int, int, int] | list[int]) -> Windows: ...
+    def with_steps(
+        self, name: str, values: Tensor | ChunkedTensor, steps: tuple[int, int, int] | list[int]
+    ) -> Windows: ...
     def with_mask(self, name: str, steps: tuple[int, int, int] | list[int]) -> Windows: ...
-    def with_rows(self, name: str, values: Tensor, of: str, anchor: int) -> Windows: ...
+    def with_rows(self, name: str, values: Tensor | ChunkedTensor, of: str, anchor: int) -> Windows: ...
     def with_index(self, step: str, anchor: int) -> Windows: ...
     def sample_at(self, series: int, start: int) -> int | None: ...
     def firsts(self) -> Tensor: ...

@@ -1,4 +1,4 @@
-//! Arrow lists in: any object with the Arrow PyCapsule interface, without a copy if it is one chunk.
+//! Arrow lists and rows in: any object with the Arrow PyCapsule interface, without a copy.
 //!
 //! Promises: what a producer says of its memory is checked before anything is read by it, as far as it can be
 //! (`arrow_structs`). A struct is taken over once; one that was released or taken before is refused.
@@ -12,28 +12,56 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::DataType;
-use batchloom::dataset::arrow_lists;
+use batchloom::dataset::{arrow_lists, arrow_rows};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::arrow_structs;
+use crate::chunked::ChunkedTensor;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::guard::catch_panic;
 
 /// Lists as (values, offsets): values of shape `[total, ..]`, offsets as int64. `field` names them in errors.
 #[pyfunction]
-pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(Tensor, Tensor)> {
+pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(ChunkedTensor, Tensor)> {
     catch_panic(field, || {
-        let failed = |error: PyErr| {
-            let (kind, reason) = (object.get_type(), error.value(object.py()).to_string());
-            DataError::new_err(format!("field {field}, a {kind}, gave no Arrow array: {reason}"))
-        };
-        let chunks = Producer::of(object).and_then(Producer::chunks).map_err(failed)?;
+        let chunks = take_chunks(object, field)?;
         let (values, offsets) = arrow_lists(field, &chunks).map_err(|error| raise(&error))?;
         let len = offsets.len();
         let offsets = batchloom::Tensor::from_vec(offsets, &[len]).map_err(|error| raise(&error))?;
-        Ok((Tensor(values), Tensor(offsets)))
+        Ok((ChunkedTensor(values), Tensor(offsets)))
+    })
+}
+
+/// Numbers, booleans, or lists of one size of them, as an array with a row for each. `field` names them in errors.
+#[pyfunction]
+pub(crate) fn borrow_rows(object: &Bound<'_, PyAny>, field: &str) -> PyResult<ChunkedTensor> {
+    catch_panic(field, || {
+        let chunks = take_chunks(object, field)?;
+        arrow_rows(field, &chunks).map(ChunkedTensor).map_err(|error| raise(&error))
+    })
+}
+
+/// Returns true if an Arrow array holds lists of one size of numbers, or of booleans.
+#[pyfunction]
+pub(crate) fn are_rows(object: &Bound<'_, PyAny>) -> bool {
+    fn holds_numbers(data_type: &DataType) -> bool {
+        match data_type {
+            DataType::FixedSizeList(field, _) => holds_numbers(field.data_type()),
+            inner => inner.is_numeric() || *inner == DataType::Boolean,
+        }
+    }
+    let described = catch_panic("", || look_up(object));
+    described
+        .is_ok_and(|data_type| matches!(data_type, DataType::FixedSizeList(..)) && holds_numbers(&data_type))
+}
+
+/// The arrays of an object, at least one.
+fn take_chunks(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Vec<ArrayRef>> {
+    Producer::of(object).and_then(Producer::chunks).map_err(|error| {
+        let (kind, reason) = (object.get_type(), error.value(object.py()).to_string());
+        DataError::new_err(format!("field {field}, a {kind}, gave no Arrow array: {reason}"))
     })
 }
 

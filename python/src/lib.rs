@@ -7,6 +7,7 @@
 mod arrow;
 mod arrow_structs;
 mod batching;
+mod chunked;
 mod command_line;
 mod conversion;
 mod dataset;
@@ -33,9 +34,11 @@ static MEMORY: reserve::Reserved = reserve::Reserved::new();
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
-    use crate::arrow::{are_numbers, borrow_lists};
+    use crate::arrow::{are_numbers, are_rows, borrow_lists, borrow_rows};
     #[pymodule_export]
     use crate::batching::{Rule, calibration_shapes, check_shapes, fit_cost, measure};
+    #[pymodule_export]
+    use crate::chunked::ChunkedTensor;
     #[pymodule_export]
     use crate::command_line::run_command;
     #[pymodule_export]

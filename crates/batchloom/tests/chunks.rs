@@ -110,7 +110,7 @@ proptest! {
         shuffles in any::<bool>(),
     ) {
         let rows: usize = lengths.iter().sum();
-        prop_assume!(rows >= 6);
+        prop_assume!(rows >= 14);
         // Fields of one dataset lie in other chunks.
         let tokens: Vec<usize> = other.iter().cycle().scan(rows, |left, &length| {
             let taken = length.min(*left);
@@ -123,6 +123,35 @@ proptest! {
         let shuffles = shuffles && kind != 6;
         prop_assert_eq!(found.sample(0).unwrap().len(), expected.sample(0).unwrap().len());
         prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(expected, rule, shuffles));
+    }
+
+    /// Datasets put together give the batches of one dataset with their samples.
+    #[test]
+    fn concatenated_datasets_are_one_dataset(
+        lengths in prop::collection::vec(1_usize..12, 1..20),
+        kind in 0_usize..2,
+        number in 0_usize..4,
+        shuffles in any::<bool>(),
+    ) {
+        let rows: usize = lengths.iter().map(|length| 3 * length).sum();
+        let ids = numbers(&[rows]);
+        let mut first = 0;
+        let parts = lengths.iter().map(|length| {
+            let part = ids.slice(first..first + 3 * length).unwrap();
+            let x = array(first, 3 * length, 3, false);
+            first += 3 * length;
+            dataset(kind, 3 * length, x.into(), part)
+        });
+        let found = Dataset::concat(parts).unwrap();
+        let x = array(0, rows, 3, false);
+        let expected = dataset(kind, rows, x.into(), ids);
+        // The fixed field of sequences holds the first tokens of each part.
+        let without_fixed = |mut batches: Vec<Vec<(String, Vec<usize>, Vec<u8>)>>| {
+            batches.iter_mut().for_each(|batch| batch.retain(|(name, ..)| kind == 0 || name != "y"));
+            batches
+        };
+        let epoch = |dataset| without_fixed(epoch(dataset, rule(kind, number), shuffles));
+        prop_assert_eq!(epoch(found), epoch(expected));
     }
 
     /// A slice of a chunked array holds the rows that a slice of the whole array holds.

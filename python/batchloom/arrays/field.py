@@ -97,9 +97,7 @@ class BorrowedArray:
         """
         if not self.tensor.is_backward:
             return lend(self.tensor, DEVICE_FRAMEWORK)[rows]
-        # torch has no arrays that run backwards in memory.
-        forward = _borrow(self._module, numpy.ascontiguousarray(self._make_indexable()[rows]), self.label)
-        return lend(forward, DEVICE_FRAMEWORK)
+        return lend_to_devices(self._make_indexable()[rows], self.label)
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
@@ -108,6 +106,14 @@ class BorrowedArray:
     def slice(self, start: int, end: int) -> Any:
         """Return some rows of the array."""
         return self._make_indexable()[start:end]
+
+    def narrow(self, start: int, end: int) -> Any:
+        """Return some rows as an array that a dataset takes, over the same memory."""
+        return self.slice(start, end)
+
+    def release(self) -> None:
+        """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
+        self.mapped = self._module.release(self.array, self.mapped)
 
     def part(self, start: int, end: int) -> Any:
         """Return some rows of the array, for a pickle that holds no other rows."""
@@ -171,9 +177,10 @@ def host(label: str, array: Any) -> Any:
         ) from None
 
 
-def release(field: BorrowedArray) -> None:
-    """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
-    field.mapped = load(field.framework).release(field.array, field.mapped)
+def lend_to_devices(array: Any, label: str) -> Any:
+    """Return an array as the framework of devices has it, which has no arrays that run backwards: a copy of those."""
+    tensor = share(array, label)
+    return lend(share(numpy.ascontiguousarray(array), label) if tensor.is_backward else tensor, DEVICE_FRAMEWORK)
 
 
 def copy_array(array: Any, label: str) -> Any:

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from numbers import Number
 from typing import Any
 
+import batchloom._native as _native
 import numpy
+from batchloom.arrays.chunked import ChunkedArray, borrow_arrow
 from batchloom.arrays.frameworks import is_arrow, owner_name
 from batchloom.arrays.plain import read_plain
 from batchloom.errors import ArgumentError, DataError, DTypeError, Error, many
@@ -147,7 +149,7 @@ def as_array(label: str, data: Any) -> Any:
         DataError: Samples differ in shape, or a column has nulls.
         DTypeError: NumPy does not take the data.
     """
-    if owner_name(data) is not None or isinstance(data, Mapping | str | bytes):
+    if owner_name(data) is not None or isinstance(data, Mapping | str | bytes | ChunkedArray):
         return data
     if hasattr(data, "__dlpack__") and not is_arrow(data):
         return data
@@ -162,6 +164,8 @@ def as_array(label: str, data: Any) -> Any:
                 f"field {label} is a {type(data).__name__} of samples that differ in shape; expected one shape: a "
                 "SequenceDataset takes samples of any length"
             ) from None
+    if is_arrow(data) and not is_frame(data) and _lies_in_chunks(data):
+        return borrow_arrow(label, data)
     takes_numpy = is_arrow(data) or is_frame(data) or hasattr(data, "to_numpy") or hasattr(data, "__array__")
     try:
         return to_numpy(data, f"field {label}") if takes_numpy else data
@@ -169,6 +173,14 @@ def as_array(label: str, data: Any) -> Any:
         if not is_frame(data):
             raise
         raise type(error)(f"field {label}: {error}") from None
+
+
+def _lies_in_chunks(column: Any) -> bool:
+    """Return whether a column of Arrow holds lists of one size, or numbers in several chunks."""
+    if _native.are_rows(column):
+        return True
+    counts = (getattr(column, name, 1) for name in ("num_chunks", "n_chunks"))
+    return any((count() if callable(count) else count) != 1 for count in counts) and _native.are_numbers(column)
 
 
 def runs(ids: Array) -> tuple[list[Any], Array]:

@@ -12,6 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, answer_unknown_keywords, boolean, choice, integer
 from batchloom.arrays import frames
+from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray, copy_array, host
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
@@ -218,7 +219,7 @@ class GroupSamples(StoredSamples):
         self._group_ids = ids if self.names is None else numpy.array(self.names, object)[ids]
         # In a tuple, the ids come first.
         labelled = arrays if isinstance(arrays, dict) else {str(place): each for place, each in enumerate(arrays, 1)}
-        self.fields = tuple(BorrowedArray(label, _to_dense(label, array)) for label, array in labelled.items())
+        self.fields = tuple(borrow_field(label, _to_dense(label, array)) for label, array in labelled.items())
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy
+from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frames import Frame, as_array, as_list, is_frame
 from batchloom.dataset.object_field import ObjectField, read_objects
@@ -41,7 +42,7 @@ def read_field(label: str, data: Any) -> SequenceField:
         objects = read_objects(label, data)
         if objects is not None:
             return ObjectField(label, objects)
-        return variable(label, data) if is_ragged else BorrowedArray(label, as_array(label, data))
+        return variable(label, data) if is_ragged else borrow_field(label, as_array(label, data))
     try:
         return variable(label, data)
     except DTypeError:
@@ -197,6 +198,6 @@ def _widen(field: SequenceField) -> SequenceField:
         return field
     wide = array.astype(numpy.int64, copy=False)
     if not isinstance(field, Variable):
-        return BorrowedArray(field.label, wide)
+        return borrow_field(field.label, wide)
     shape = {"offsets": field.offsets} if field.shapes is None else {"shapes": field.shapes}
     return Variable(field.values.label, wide, **shape)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 from batchloom.arguments import answer_unknown_keywords
+from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.frames import as_array
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK
@@ -243,7 +244,7 @@ def _field(label: str, array: Any) -> BorrowedArray | SparseField:
     if is_sparse(array):
         return SparseField(label, array)
     objects = read_objects(label, array)
-    return BorrowedArray(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
+    return borrow_field(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:

@@ -12,7 +12,8 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, boolean, choice, integer, read_stream_shuffle
 from batchloom.arrays import frames
-from batchloom.arrays.field import BorrowedArray, host, release
+from batchloom.arrays.chunked import ChunkedArray, borrow_field
+from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
@@ -250,7 +251,7 @@ class TokenSamples(StoredSamples):
     def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
         self.seq_len, self.options = seq_len, options
         values, offsets = _corpus(tokens, documents)
-        self.field = BorrowedArray("tokens", values)
+        self.field = borrow_field("tokens", values)
         self.offsets = _offsets(values, documents) if offsets is None else offsets
         borrowed = None if self.offsets is None else _native.borrow(self.offsets, "documents")
         self._engine = _native.Tokens(self.field.tensor, seq_len, documents=borrowed, **options)
@@ -286,7 +287,7 @@ class TokenSamples(StoredSamples):
         # A run of documents is a stream of its own, which begins and ends with them.
         first, end = (document - self._first for document in self.selection.range)
         start, stop = int(self.offsets[first]), int(self.offsets[end])
-        self.field = BorrowedArray("tokens", self.field.slice(start, stop))
+        self.field = borrow_field("tokens", self.field.narrow(start, stop))
         self.offsets, self._first = self.offsets[first : end + 1] - start, self._first + first
         self.location = Location((self.field,))
 
@@ -350,7 +351,7 @@ class TokenSamples(StoredSamples):
             DataError: The array of tokens changed.
         """
         super().check()
-        release(self.field)
+        self.field.release()
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
@@ -380,6 +381,7 @@ class TokenSamples(StoredSamples):
         options = self.options
         plain = self.field.dtype == "int64" and options["separator"] is None and len(self.names) == 2
         is_whole = not options["jitter"] and options["tail"] == "drop"
+        is_whole = is_whole and not isinstance(self.field.array, ChunkedArray)
         if not self.are_neighbours or documents or not plain or not is_whole or not len(self):
             return None
         seq_len, offsets = self.seq_len, numpy.array([0, len(self.field)], numpy.int64)
@@ -428,9 +430,7 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
     """Return an array of all tokens, and the offsets of documents if they were given as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
-        if is_arrow(tokens):
-            tokens = frames.to_numpy(tokens, "tokens")
-        return tokens, None
+        return frames.as_array("tokens", tokens) if is_arrow(tokens) else tokens, None
     if documents is not None:
         raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
@@ -440,7 +440,7 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
         raise DataError("documents have more than one dimension; expected a list of tokens for each")
     first, end = int(corpus.offsets[0]), int(corpus.offsets[-1])
     whole_array = first == 0 and end == len(corpus.values.tensor)
-    return corpus.values.array if whole_array else corpus.values.slice(first, end), corpus.offsets - first
+    return corpus.values.array if whole_array else corpus.values.narrow(first, end), corpus.offsets - first
 
 
 def _offsets(tokens: Any, documents: Any) -> Array | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
-from batchloom.arrays.field import BorrowedArray, host
+from batchloom.arrays.chunked import ChunkedArray, borrow_field, over
+from batchloom.arrays.field import host
 from batchloom.arrays.frames import is_frame
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
@@ -31,9 +32,14 @@ class Variable:
     """
 
     def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
-        self.values = BorrowedArray(label, values)
+        self.values = borrow_field(label, values)
         self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
+        if shapes is not None and isinstance(values, ChunkedArray):
+            raise DataError(
+                f"field {label} has shapes, and its values lie in {len(values.chunks)} chunks; expected one array of "
+                "values, as numpy.concatenate makes it"
+            )
         if shapes is None:
             self.sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
         else:
@@ -101,7 +107,7 @@ def variable(label: str, data: Any) -> Variable:
         return _from_nested(label, data)
     if not isinstance(data, tuple):
         values, offsets = _native.borrow_lists(data, label)
-        return Variable(label, numpy.from_dlpack(values), offsets=numpy.from_dlpack(offsets))
+        return Variable(label, over(values), offsets=numpy.from_dlpack(offsets))
     values, places = data
     try:
         places = numpy.asarray(host(f"field {label}", places))

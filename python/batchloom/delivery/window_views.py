@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
-from batchloom.arrays.field import BorrowedArray, lend, release
+from batchloom.arrays.field import BorrowedArray, lend
 from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, require
 from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
@@ -266,7 +266,7 @@ class WindowViews:
     def release(self) -> None:
         """Unmap the pages that memory maps have read, if they are many."""
         for field in self._fields:
-            release(field)
+            field.release()
 
     def slice(self, loaded: LoadedRows, view: View) -> list[Any]:
         """Return windows that begin at equal distances; their rows are in ``loaded``."""

@@ -5,6 +5,7 @@ use batchloom::dataset::{Dataset as EngineDataset, Groups as EngineGroups, TextI
 use pyo3::prelude::*;
 
 use crate::batching::parse;
+use crate::chunked::FieldArray;
 use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
@@ -75,7 +76,7 @@ impl Groups {
     /// each row.
     fn dataset(
         &self,
-        fields: Vec<(String, PyRef<'_, Tensor>, bool)>,
+        fields: Vec<(String, FieldArray<'_>, bool)>,
         layout: &str,
         max_rows: Option<u32>,
         oversize: &str,
@@ -84,7 +85,6 @@ impl Groups {
     ) -> PyResult<Dataset> {
         let mut builder = GroupDataset::new(self.0.clone()).layout(parse(layout)?);
         for (name, values, fixed) in fields {
-            let values = values.0.clone();
             builder = match fixed {
                 true => builder.fixed(name, values),
                 false => builder.rows(name, values).map_err(|error| raise(&error))?,

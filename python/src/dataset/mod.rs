@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use self::processes::Processes;
 use self::selection::Selection;
 use crate::batching::{Rule, parse, sizes};
+use crate::chunked::FieldArray;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::labels::counts_to_python;
@@ -42,14 +43,14 @@ pub(crate) struct SparseRows(EngineSparseRows);
 /// One field of a dataset of rows.
 #[derive(FromPyObject)]
 pub(crate) enum RowField<'py> {
-    Dense(PyRef<'py, Tensor>),
+    Dense(FieldArray<'py>),
     Sparse(PyRef<'py, SparseRows>),
 }
 
 impl From<RowField<'_>> for TensorField {
     fn from(field: RowField<'_>) -> Self {
         match field {
-            RowField::Dense(array) => array.0.clone().into(),
+            RowField::Dense(array) => Self::Dense(array.into()),
             RowField::Sparse(rows) => rows.0.clone().into(),
         }
     }
@@ -59,17 +60,17 @@ impl From<RowField<'_>> for TensorField {
 #[derive(FromPyObject)]
 pub(crate) enum SequenceField<'py> {
     Variable(PyRef<'py, Sequences>),
-    Fixed(PyRef<'py, Tensor>),
+    Fixed(FieldArray<'py>),
 }
 
 #[pymethods]
 impl Sequences {
     /// Samples; sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
     #[staticmethod]
-    fn from_offsets(field: &str, values: &Tensor, offsets: &Tensor) -> PyResult<Self> {
+    fn from_offsets(field: &str, values: FieldArray<'_>, offsets: &Tensor) -> PyResult<Self> {
         let offsets = offsets.0.as_slice::<i64>();
         let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
-        let sequences = EngineSequences::new(field, values.0.clone(), offsets);
+        let sequences = EngineSequences::new(field, values, offsets);
         sequences.map(Self).map_err(|error| raise(&error))
     }
 
@@ -151,7 +152,7 @@ impl Dataset {
         for (name, field) in fields {
             dataset = match field {
                 SequenceField::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
-                SequenceField::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
+                SequenceField::Fixed(rows) => dataset.fixed(name, rows),
             };
         }
         if let Some(own) = own {

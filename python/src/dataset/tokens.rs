@@ -5,6 +5,7 @@ use batchloom::dataset::{Dataset as EngineDataset, TokenCounts, TokenExtras};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
+use crate::chunked::FieldArray;
 use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
@@ -25,7 +26,7 @@ impl Tokens {
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         py: Python<'_>,
-        tokens: &Tensor,
+        tokens: FieldArray<'_>,
         seq_len: usize,
         documents: Option<&Tensor>,
         separator: Option<i64>,
@@ -39,12 +40,10 @@ impl Tokens {
         let (mode, tail) = (parse(mode)?, parse(tail)?);
         let extras =
             TokenExtras::default().position_ids(position_ids).segment_ids(segment_ids).resets(resets);
+        let tokens = batchloom::ChunkedTensor::from(tokens);
         let build = || {
-            let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?
-                .mode(mode)
-                .extras(extras)
-                .jitter(jitter)
-                .tail(tail);
+            let dataset =
+                TokenDataset::new(tokens, seq_len)?.mode(mode).extras(extras).jitter(jitter).tail(tail);
             let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
             match documents {
                 Some(documents) => dataset.documents(&documents.0),

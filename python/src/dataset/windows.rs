@@ -7,6 +7,7 @@ use batchloom::dataset::{
 use pyo3::prelude::*;
 
 use crate::batching::parse;
+use crate::chunked::FieldArray;
 use crate::dataset::Dataset;
 use crate::dataset::part_end::{PartEnd, steps};
 use crate::dataset::selection::Selection;
@@ -60,8 +61,8 @@ impl Windows {
     }
 
     /// The same windows with a field that holds these steps of an array `[time, ..]`.
-    fn with_steps(&self, name: String, values: &Tensor, steps: GivenSteps) -> PyResult<Self> {
-        self.with(|windows| windows.steps(name, values.0.clone(), steps.into()))
+    fn with_steps(&self, name: String, values: FieldArray<'_>, steps: GivenSteps) -> PyResult<Self> {
+        self.with(|windows| windows.steps(name, values, steps.into()))
     }
 
     /// The same windows with a field that is true at the given steps that exist.
@@ -70,8 +71,7 @@ impl Windows {
     }
 
     /// The same windows with a row for each: of its series, of the window, or of its step `anchor`.
-    fn with_rows(&self, name: String, values: &Tensor, of: &str, anchor: usize) -> PyResult<Self> {
-        let values = values.0.clone();
+    fn with_rows(&self, name: String, values: FieldArray<'_>, of: &str, anchor: usize) -> PyResult<Self> {
         self.with(|windows| match of {
             "series" => windows.of_series(name, values),
             "windows" => windows.of_windows(name, values),

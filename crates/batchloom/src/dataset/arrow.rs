@@ -51,6 +51,27 @@ pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(ChunkedTensor, V
     }
 }
 
+/// Returns numbers, booleans, or lists of one size of these (of any depth), as an array with a row for each.
+///
+/// Values are shared as those of [`arrow_lists`] are. `field` names the array in errors.
+///
+/// # Errors
+/// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if rows differ in shape, or if a row is or holds a null;
+/// [`Kind::Type`](crate::Kind::Type) if the array does not hold numbers, or chunks differ in type.
+pub fn arrow_rows(field: &str, chunks: &[ArrayRef]) -> Result<ChunkedTensor> {
+    let (mut rows, mut first) = (Vec::with_capacity(chunks.len()), 0);
+    for chunk in chunks {
+        if let Some(row) = first_inner_null(chunk) {
+            return Err(
+                ArrowCause::NullValue { field: field.to_owned(), sample: (first + row) as u64 }.into()
+            );
+        }
+        rows.push(read_values(field, chunk)?);
+        first += chunk.len();
+    }
+    ChunkedTensor::new(field, rows)
+}
+
 /// The values of all chunks, and the offsets of the lists in them.
 fn join_chunks(field: &str, chunks: &[ArrayRef]) -> Result<(ChunkedTensor, Vec<i64>)> {
     let lists = chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
@@ -98,12 +119,17 @@ fn read_chunk(field: &str, chunk: &ArrayRef, first_list: usize) -> Result<(Tenso
         let list = offsets.partition_point(|offset| index(Some(offset)) <= first + place) - 1;
         return Err(ArrowCause::NullValue { field: field.to_owned(), sample: number(list) }.into());
     }
+    Ok((read_values(field, &values)?, offsets))
+}
+
+/// Numbers, or lists of one size of numbers, as an array over their memory.
+fn read_values(field: &str, values: &ArrayRef) -> Result<Tensor> {
     let mut shape = vec![values.len()];
-    let (bytes, dtype) = elements(&values, &mut shape, field)?;
+    let (bytes, dtype) = elements(values, &mut shape, field)?;
     let large =
         || TensorCause::Layout { shape: shape.clone(), strides: Vec::new(), offset: 0, bytes: bytes.len() };
     let layout = Layout::compact(&shape, dtype.size()).ok_or_else(large)?;
-    Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, offsets))
+    Tensor::new(bytes, dtype, &shape, layout.strides(), 0)
 }
 
 impl Sequences {

@@ -17,6 +17,9 @@ pub(super) const SOURCE: &str = "source";
 /// Several datasets. The data of each stays where it is.
 pub(super) struct Concatenated {
     parts: Vec<Arc<dyn Kind>>,
+    /// The same samples over arrays in several chunks, where the parts make one piece of data: their places need no
+    /// look-up in the parts.
+    whole: Option<Arc<dyn Kind>>,
     /// The number of samples before each part, and of all samples.
     before: Vec<usize>,
     sizes: Option<Sizes>,
@@ -24,7 +27,7 @@ pub(super) struct Concatenated {
     says_source: bool,
 }
 
-crate::brief::debug_in_brief!(Concatenated, [sizes, says_source], [parts, before]);
+crate::brief::debug_in_brief!(Concatenated, [whole, sizes, says_source], [parts, before]);
 
 impl Concatenated {
     /// The samples of `parts`, at least one.
@@ -48,8 +51,22 @@ impl Concatenated {
         }
         let sizes: Option<Vec<Sizes>> = parts.iter().map(|part| part.sizes()).collect();
         let sizes = sizes.map(|sizes| Sizes::join(&sizes)).transpose()?;
-        let joined = Self { parts, before, sizes, says_source };
-        joined.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0)).map(|_| joined)
+        let mut joined = Self { parts, whole: None, before, sizes, says_source };
+        // This refuses parts that differ.
+        joined.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?;
+        joined.whole = joined.find_whole()?;
+        Ok(joined)
+    }
+
+    /// The samples over arrays in several chunks, if all parts are one piece of data in memory that this process reads.
+    fn find_whole(&self) -> Result<Option<Arc<dyn Kind>>> {
+        let is_elsewhere = self.arrays().iter().any(|(_, array)| array.is_elsewhere());
+        match self.parts.split_first() {
+            Some((first, others)) if !self.says_source && !is_elsewhere => {
+                first.concat(&others.iter().map(|part| &**part).collect::<Vec<_>>())
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The part that holds a sample, and its number there.
@@ -109,6 +126,9 @@ impl Kind for Concatenated {
     }
 
     fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation> {
+        if let Some(whole) = &self.whole {
+            return whole.collation(rule, options, epoch);
+        }
         let each = self.parts.iter().map(|part| part.collation(rule, options, epoch));
         let each: Vec<Collation> = each.collect::<Result<_>>()?;
         let (first, others) = each.split_first().ok_or(DatasetCause::NotVariable)?;

@@ -3,6 +3,7 @@
 //! A plan needs the sizes of a kind, a loader the forms that collate its samples, and a device the rows that it
 //! needs. All differences between kinds are in their own files; the other stages know no kind by name.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::order::Shuffle;
 use crate::{ChunkedTensor, Result, Tensor};
 
 /// The answers of one kind of data to the other stages.
-pub(crate) trait Kind: Debug + Send + Sync {
+pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// The number of samples.
     fn len(&self) -> usize;
 
@@ -116,6 +117,15 @@ pub(crate) trait Kind: Debug + Send + Sync {
         None
     }
 
+    /// The samples of this data and of others, one after the other, over arrays in several chunks; `None` if that is not
+    /// one piece of data of this kind.
+    ///
+    /// # Errors
+    /// As [`ChunkedTensor::concat`].
+    fn concat(&self, _others: &[&dyn Kind]) -> Result<Option<Arc<dyn Kind>>> {
+        Ok(None)
+    }
+
     /// The facts that a plan needs besides numbers and sizes of samples.
     ///
     /// # Errors
@@ -123,6 +133,12 @@ pub(crate) trait Kind: Debug + Send + Sync {
     fn content(&self, _request: &ContentRequest) -> Result<Option<Content>> {
         Ok(None)
     }
+}
+
+/// Other data, if all of it is of the kind `K`.
+pub(super) fn all_of<'a, K: Kind>(others: &[&'a dyn Kind]) -> Option<Vec<&'a K>> {
+    let of_kind = |&other: &&'a dyn Kind| (other as &'a dyn Any).downcast_ref();
+    others.iter().map(of_kind).collect()
 }
 
 /// The seed and the number of an epoch, for kinds that draw at random.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 pub use crate::collate::WindowSteps;
 #[cfg(feature = "arrow")]
-pub use arrow::arrow_lists;
+pub use arrow::{arrow_lists, arrow_rows};
 use collation::CollateOptions;
 use concatenated::Concatenated;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};

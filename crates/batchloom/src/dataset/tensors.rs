@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::collation::{CollateOptions, Collation, Index};
 use super::error::DatasetCause;
-use super::kind::{EpochKey, Kind};
+use super::kind::{EpochKey, Kind, all_of};
 use crate::batching::Rule;
 use crate::collate::{CrowIndices, Densify, EntryField, EntryPart, Form, Stack};
 use crate::tensor::error::TensorCause;
@@ -195,6 +195,24 @@ impl Kind for TensorDataset {
         }
         let compressed = compressed.into_iter().map(Into::into).collect();
         Ok(Collation { compressed, ..Collation::new(forms, Index::Rows)? })
+    }
+
+    fn concat(&self, others: &[&dyn Kind]) -> Result<Option<Arc<dyn Kind>>> {
+        let Some(others) = all_of::<Self>(others) else { return Ok(None) };
+        let each = || std::iter::once(self).chain(others.iter().copied());
+        if each().any(|other| other.names != self.names) {
+            return Ok(None);
+        }
+        let mut fields = Vec::new();
+        for (place, name) in self.names.iter().enumerate() {
+            let dense = |dataset: &Self| match &dataset.fields[place] {
+                TensorField::Dense(array) => Some(array.clone()),
+                TensorField::Sparse(_) => None,
+            };
+            let Some(arrays) = each().map(dense).collect::<Option<Vec<_>>>() else { return Ok(None) };
+            fields.push((name.clone(), ChunkedTensor::concat(name, &arrays)?));
+        }
+        Ok(Some(Arc::new(Self::new(fields)?)))
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {

@@ -92,6 +92,40 @@ impl Sequences {
         Self::new(name, values, &offsets)
     }
 
+    /// The samples of several fields, one field after the other; `None` if samples of one differ in other dimensions than
+    /// samples of another, or if only some are in an order of their own.
+    ///
+    /// # Errors
+    /// As [`ChunkedTensor::concat`].
+    pub(crate) fn concat(name: &str, each: &[&Self]) -> Result<Option<Self>> {
+        let Some((first, others)) = each.split_first() else { return Ok(None) };
+        let is_alike = |other: &&Self| {
+            (other.leading, &other.varying, other.order.is_some())
+                == (first.leading, &first.varying, first.order.is_some())
+                && other.frame() == first.frame()
+        };
+        if !others.iter().all(is_alike) {
+            return Ok(None);
+        }
+        let samples = each.iter().map(|sequences| sequences.len()).sum::<usize>();
+        let places = each.iter().filter_map(|sequences| sequences.order.as_ref()).map(|order| order.len());
+        memory::require_each(samples, SAMPLE_BYTES)?;
+        memory::require_each(places.sum::<usize>(), 2 * size_of::<u64>())?;
+        let values = ChunkedTensor::concat(name, each.iter().map(|sequences| &sequences.values))?;
+        let (mut starts, mut extents) = (Vec::with_capacity(samples), Vec::new());
+        let (mut order, mut rows, mut before) = (Vec::new(), 0, 0);
+        for sequences in each {
+            starts.extend(sequences.starts.iter().map(|start| start + before));
+            extents.extend_from_slice(&sequences.extents);
+            order.extend(sequences.order.iter().flat_map(|order| order.iter()).map(|row| row + rows));
+            rows += sequences.values.shape()[0] as u64;
+            before = sequences.order.as_ref().map_or(rows, |_| order.len() as u64);
+        }
+        let (leading, varying) = (first.leading, first.varying.clone());
+        let order = first.order.as_ref().map(|_| order.into());
+        Ok(Some(Self { values, order, starts: starts.into(), extents: extents.into(), leading, varying }))
+    }
+
     /// The same samples, if the value at each place is a row of `order`.
     pub(crate) fn with_order(self, order: Option<Arc<[u64]>>) -> Self {
         Self { order, ..self }

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import batchloom._native as _native
 import numpy
 from batchloom.arrays import frames
+from batchloom.arrays.chunked import join_chunks
 from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.array_windows import LookedUp
 from batchloom.dataset.window_shape import WindowShape
@@ -213,7 +214,7 @@ class Series(NamedTuple):
         """Return the series with the attributes that :meth:`to_pickle` returned."""
         fields = _borrow(state["fields"])
         looked_up = {
-            name: LookedUp(of, None if rows is None else BorrowedArray(name, rows))
+            name: LookedUp(of, None if rows is None else BorrowedArray(name, join_chunks(rows)))
             for name, (of, rows) in state["looked_up"].items()
         }
         return cls(**{**state, "fields": fields, "looked_up": looked_up, "timeline": Timeline(**state["timeline"])})
@@ -226,7 +227,7 @@ def _borrow(arrays: dict[str, Any]) -> dict[str, BorrowedArray]:
     for name, values in arrays.items():
         first = borrowed.get(id(values))
         if first is None:
-            fields[name] = borrowed[id(values)] = BorrowedArray(name, values)
+            fields[name] = borrowed[id(values)] = BorrowedArray(name, join_chunks(values))
         else:
             fields[name] = field = BorrowedArray.__new__(BorrowedArray)
             vars(field).update(vars(first), label=name)
@@ -252,11 +253,11 @@ def _add_rows(
         if name in (*fields, *shape.masks, *shape.place_names, *looked_up):
             raise ArgumentError(f"a field is named {name}, which is taken; expected another name")
         if of != "steps":
-            looked_up[name] = LookedUp(of, BorrowedArray(name, values))
+            looked_up[name] = LookedUp(of, BorrowedArray(name, join_chunks(values)))
         elif shape.fields is not None:
             raise ArgumentError(f"{name} has a row for each step; expected it among the fields of offsets")
         else:
-            fields[name] = BorrowedArray(name, values)
+            fields[name] = BorrowedArray(name, join_chunks(values))
 
 
 def _require_no_inputs(options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 from batchloom.arrays import frames
+from batchloom.arrays.chunked import join_chunks
 from batchloom.arrays.field import share
 from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.variable import is_variable, variable
@@ -20,7 +21,7 @@ def read_steps(label: str, data: Any) -> tuple[Any, Array]:
     """Return an array of the steps of all series, and the offsets of the series in it."""
     if is_variable(data):
         return _read_lists(label, data)
-    data = frames.as_array(label, data)
+    data = join_chunks(frames.as_array(label, data))
     if framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
         data = numpy.from_dlpack(data)
     if not data.shape:
@@ -43,7 +44,7 @@ def _read_lists(label: str, data: Any) -> tuple[Any, Array]:
         )
     first, end = int(lists.offsets[0]), int(lists.offsets[-1])
     if first == 0 and end == len(lists.values.tensor):
-        return lists.values.array, lists.offsets
+        return join_chunks(lists.values.array), lists.offsets
     return lists.values.slice(first, end), lists.offsets - first
 
 

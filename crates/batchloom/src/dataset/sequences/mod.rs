@@ -1,11 +1,14 @@
 //! `SequenceDataset`: samples that differ in size, of any rank; padded or packed.
 
+mod field;
+
 use std::ops::Range;
 use std::sync::Arc;
 
+use self::field::{Field, check_extents, check_own, variable};
 use super::collation::{CollateOptions, Collation, Description, Index, Ragged};
 use super::error::{DatasetCause, LabelsCause};
-use super::kind::{EpochKey, Kind};
+use super::kind::{EpochKey, Kind, all_of};
 use super::tensors::common_length;
 use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
@@ -15,15 +18,6 @@ use crate::collate::{
 };
 use crate::tensor::{Element, Sequences};
 use crate::{ChunkedTensor, Result, memory};
-
-/// One field of a dataset.
-#[derive(Debug, Clone)]
-enum Field {
-    /// A field with the same shape for every sample.
-    Fixed(ChunkedTensor),
-    /// A field with a separate shape for each sample.
-    Variable(Sequences),
-}
 
 /// Sequences of any length, and the fields that belong to each.
 ///
@@ -90,32 +84,6 @@ pub struct SequenceDatasetBuilder {
 }
 
 crate::brief::debug_in_brief!(SequenceDatasetBuilder, [names, fields, own_lengths, size_of], [sizes]);
-
-impl Field {
-    /// The array that the field is taken from.
-    fn values(&self) -> &ChunkedTensor {
-        match self {
-            Self::Fixed(rows) => rows,
-            Self::Variable(sequences) => sequences.values(),
-        }
-    }
-
-    /// The rows of the array that some samples are taken from.
-    fn rows(&self, samples: Range<usize>) -> Range<usize> {
-        match self {
-            Self::Fixed(_) => samples,
-            Self::Variable(sequences) => sequences.rows_of(samples),
-        }
-    }
-
-    /// The largest number of rows that `samples` neighbouring samples need.
-    fn most_rows(&self, samples: usize) -> usize {
-        match self {
-            Self::Fixed(_) => samples,
-            Self::Variable(sequences) => sequences.most_rows(samples),
-        }
-    }
-}
 
 impl SequenceDatasetBuilder {
     /// Adds a field of samples that differ in size.
@@ -494,6 +462,26 @@ impl Kind for SequenceDataset {
         self.collate(packs, options, described)
     }
 
+    fn concat(&self, others: &[&dyn Kind]) -> Result<Option<Arc<dyn Kind>>> {
+        let Some(others) = all_of::<Self>(others) else { return Ok(None) };
+        let each: Vec<&Self> = std::iter::once(self).chain(others).collect();
+        let facts = |dataset: &Self| (dataset.guide, dataset.own_sizes, dataset.subsamples, dataset.shuffles);
+        let is_alike = |other: &&Self| {
+            (&other.names, &other.own_lengths, facts(other)) == (&self.names, &self.own_lengths, facts(self))
+        };
+        if !each.iter().all(is_alike) {
+            return Ok(None);
+        }
+        let mut fields = Vec::new();
+        for (place, name) in self.names.iter().enumerate() {
+            let each: Vec<&Field> = each.iter().map(|dataset| &dataset.fields[place]).collect();
+            let Some(field) = Field::concat(name, &each)? else { return Ok(None) };
+            fields.push(field);
+        }
+        let sizes = Sizes::join(&each.iter().map(|dataset| dataset.sizes.clone()).collect::<Vec<_>>())?;
+        Ok(Some(Arc::new(Self { fields: fields.into(), sizes, ..self.clone() })))
+    }
+
     fn makes_labels(&self) -> bool {
         true
     }
@@ -517,57 +505,4 @@ impl Kind for SequenceDataset {
     fn most_rows(&self, samples: usize) -> Vec<usize> {
         self.fields.iter().map(|field| field.most_rows(samples)).collect()
     }
-}
-
-/// A field, if its samples differ in size.
-fn variable<'a>((name, field): (&'a String, &'a Field)) -> Option<(&'a String, &'a Sequences)> {
-    match field {
-        Field::Variable(sequences) => Some((name, sequences)),
-        Field::Fixed(_) => None,
-    }
-}
-
-/// Refuses fields with separate lengths that are no variable fields.
-fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
-    let known: Vec<&String> = names.iter().zip(fields).filter_map(variable).map(|(name, _)| name).collect();
-    for (place, name) in own.iter().enumerate() {
-        if !known.contains(&name) {
-            let known = known.into_iter().cloned().collect();
-            return Err(DatasetCause::OwnLengthsOf { field: name.clone(), known }.into());
-        }
-        if own[..place].contains(name) {
-            return Err(DatasetCause::OwnLengthsTwice { field: name.clone() }.into());
-        }
-    }
-    Ok(())
-}
-
-/// Refuses variable fields with sizes that differ from the first field's, except for fields with separate
-/// own.
-fn check_extents(
-    names: &[String],
-    fields: &[Field],
-    guide: usize,
-    own: &[String],
-    samples: usize,
-) -> Result<()> {
-    let Field::Variable(first) = &fields[guide] else { return Ok(()) };
-    for (name, field) in names.iter().zip(fields).skip(guide + 1) {
-        let Field::Variable(sequences) = field else { continue };
-        if own.contains(name) {
-            continue;
-        }
-        let differs = |sample: &usize| !sequences.sizes_of(*sample).eq(first.sizes_of(*sample));
-        if let Some(sample) = (0..samples).find(differs) {
-            return Err(DatasetCause::Ragged {
-                field: name.clone(),
-                sample: sample as u64,
-                found: sequences.sizes_of(sample).collect(),
-                first: names[guide].clone(),
-                expected: first.sizes_of(sample).collect(),
-            }
-            .into());
-        }
-    }
-    Ok(())
 }
