@@ -15,13 +15,15 @@ from weakref import WeakValueDictionary
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import resolve_index
 from batchloom.arrays.field import BorrowedArray, host, lend, lend_to_devices
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, DEVICE_FRAMEWORK, framework_of, load
 from batchloom.arrays.pickling import from_pickle, to_pickle
-from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
 
 Array = numpy.ndarray[Any, Any]
+
+# The number of chunks that are checked before a block is formed.
+MOST_CHECKED = 8
 
 
 class ChunkedArray:
@@ -106,12 +108,18 @@ class ChunkedArray:
     def __getitem__(self, rows: Any) -> Any:
         """Return one row; or the rows of a slice or of an index, as one array: a copy where chunks meet."""
         if isinstance(rows, SupportsIndex) and not isinstance(rows, numpy.ndarray):
-            row = resolve_index("row", rows, len(self))
+            row = self._resolve(rows)
             chunk = int(numpy.searchsorted(self._ends, row, side="right"))
             return self.chunks[chunk][row - int(self._ends[chunk])]
         if isinstance(rows, slice) and rows.step in (None, 1):
             return self._join(self.cut(*rows.indices(len(self))[:2]))
         return self._gather(numpy.arange(len(self))[rows])
+
+    def _resolve(self, row: SupportsIndex) -> int:
+        try:
+            return range(len(self))[row]
+        except IndexError:
+            raise RangeError(f"row is {row}; expected one of {len(self)} rows") from None
 
     def cut(self, start: int, end: int) -> list[Any]:
         """Return the parts of chunks that hold some rows: at least one, over the same memory."""
@@ -171,16 +179,20 @@ class BorrowedChunks(BorrowedArray):
         self.tensor: Any = array.tensor
         self._module = load(self.framework)
         self._moved = WeakValueDictionary()
+        self._changeable = [field for field in array.fields if field.can_change]
+        self._checked = 0
 
     def check(self) -> None:
-        """Raise if a chunk was resized or moved since it was borrowed."""
-        for field in self.array.fields:
+        """Raise if a chunk was resized or moved since it was borrowed: of many chunks, the next ones in turn."""
+        fields = self._changeable
+        for field in fields[self._checked : self._checked + MOST_CHECKED]:
             field.check()
+        self._checked = self._checked + MOST_CHECKED if self._checked + MOST_CHECKED < len(fields) else 0
 
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved a chunk to memory that processes share: the same values, elsewhere."""
-        return any(field.was_shared for field in self.array.fields)
+        return any(field.was_shared for field in self._changeable)
 
     def tensors(self, rows: Any) -> Any:
         """Return some rows of the array as the framework of devices has them, joined by a copy where chunks meet.
@@ -196,8 +208,7 @@ class BorrowedChunks(BorrowedArray):
 
     def release(self) -> None:
         """Unmap the pages that memory maps have read, once they are many."""
-        for field in self.array.fields:
-            field.release()
+        self.mapped = self._module.release(self.array.chunks, self.mapped)
 
     def narrow(self, start: int, end: int) -> Any:
         """Return some rows as an array that a dataset takes, over the same memory."""

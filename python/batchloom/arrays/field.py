@@ -26,6 +26,7 @@ class BorrowedArray:
         self._module = load(self.framework)
         self.device = self._module.device_of(array)
         self.tensor = _borrow(self._module, array, label)
+        self.can_change = self._module.can_change(array)
         self._address = self._module.address(array, label)
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.mapped: int | None = None
@@ -36,6 +37,8 @@ class BorrowedArray:
 
     def check(self) -> None:
         """Raise if the array was resized or moved since it was borrowed."""
+        if not self.can_change:
+            return
         address = self._module.address(self.array, self.label)
         if self.was_shared:
             raise DataError(
@@ -52,7 +55,7 @@ class BorrowedArray:
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved the array to memory that processes share: the same values, elsewhere."""
-        if self.device is not None:
+        if self.device is not None or not self.can_change:
             return False
         address = self._module.address(self.array, self.label)
         has_moved = address != self._address and address[1:] == self._address[1:]
@@ -113,7 +116,7 @@ class BorrowedArray:
 
     def release(self) -> None:
         """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
-        self.mapped = self._module.release(self.array, self.mapped)
+        self.mapped = self._module.release((self.array,), self.mapped)
 
     def part(self, start: int, end: int) -> Any:
         """Return some rows of the array, for a pickle that holds no other rows."""

@@ -8,7 +8,7 @@ registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -103,6 +103,9 @@ class Arrays(Protocol):
     def to_plain(self, array: Any) -> Any:
         """Return an array without its gradients, with all values computed and in memory."""
 
+    def can_change(self, array: Any) -> bool:
+        """Return whether an array may lose its memory, as by a resize, or where the file of a map is cut."""
+
     def device_of(self, array: Any) -> Any:
         """Return the device of an array; ``None`` for memory of the CPU."""
 
@@ -119,11 +122,11 @@ class Arrays(Protocol):
     def to_pickle(self, array: Any) -> Any:
         """Return the object that a pickle holds instead of an array; mostly the array itself."""
 
-    def release(self, array: Any, before: int | None) -> int | None:
-        """Unmap the pages of a memory map that were read, once there are many of them.
+    def release(self, arrays: Iterable[Any], before: int | None) -> int | None:
+        """Unmap the pages of memory maps that were read, once there are many of them.
 
         Args:
-            array: The array, whether it lies in a memory map or not.
+            arrays: The arrays of a field, whether they lie in memory maps or not.
             before: The result of the last call, or ``None``.
         """
 

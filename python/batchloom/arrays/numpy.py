@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
 
@@ -110,8 +110,13 @@ def is_shared(array: Any) -> bool:
     return False
 
 
-def release(array: Any, before: int | None) -> int:
-    """Unmap the pages of a memory map that were read, once they are more than :data:`RESIDENT` bytes.
+def can_change(array: Any) -> bool:
+    """Return whether an array may lose its memory: it owns it, lies in a map of a file, or is no array of NumPy."""
+    return not isinstance(array, numpy.ndarray) or bool(array.flags.owndata) or _find_map(array) is not None
+
+
+def release(arrays: Iterable[Any], before: int | None) -> int:
+    """Unmap the pages of memory maps that were read, once they are more than :data:`RESIDENT` bytes.
 
     Takes the bytes of files that were mapped and in memory the last time, or ``None`` the first time; returns those to
     compare with from now on. (They include other files, such as libraries.)
@@ -119,18 +124,24 @@ def release(array: Any, before: int | None) -> int:
     They stay in the system's cache, and return when they are read again. A map that is copied on writing is left
     alone: its changes are in memory only.
     """
-    mapped = array
-    while mapped is not None and not isinstance(mapped, numpy.memmap):
-        mapped = getattr(mapped, "base", None)
-    if mapped is None or mapped.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+    maps = [mapped for mapped in map(_find_map, arrays) if mapped is not None and mapped.mode != "c"]
+    if not maps or not hasattr(mmap, "MADV_DONTNEED"):
         return 0
     in_memory = _mapped_bytes()
     if before is None or in_memory <= before + RESIDENT:
         return in_memory if before is None else min(before, in_memory)
-    mapping, _, _ = _mapping(mapped)
-    if mapping is not None:
-        mapping.madvise(mmap.MADV_DONTNEED)
+    for mapped in maps:
+        mapping, _, _ = _mapping(mapped)
+        if mapping is not None:
+            mapping.madvise(mmap.MADV_DONTNEED)
     return _mapped_bytes()
+
+
+def _find_map(array: Any) -> numpy.memmap[Any, Any] | None:
+    """Return the memory map that an array lies in, if it lies in one."""
+    while array is not None and not isinstance(array, numpy.memmap):
+        array = getattr(array, "base", None)
+    return array
 
 
 def _mapped_bytes() -> int:

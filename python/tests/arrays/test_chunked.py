@@ -1,5 +1,6 @@
 """Arrays in several chunks: datasets of them are those of one array with the same rows, in every kind and placement."""
 
+import itertools
 import pickle
 
 import batchloom as bl
@@ -112,14 +113,16 @@ def test_some_of_the_samples_are_selected(kind):
 
 
 @few
-@given(places=borders, start=st.integers(0, ROWS), end=st.integers(0, ROWS), picks=st.lists(st.integers(-ROWS, ROWS - 1)))
+@given(
+    places=borders, start=st.integers(0, ROWS), end=st.integers(0, ROWS), picks=st.lists(st.integers(-ROWS, ROWS - 1))
+)
 def test_rows_of_chunks_are_rows_of_the_array(places, start, end, picks):
     chunked = bl.ChunkedArray(numpy.split(matrix, places))
     numpy.testing.assert_array_equal(chunked[start:end], matrix[start:end])
     index = numpy.array(picks, numpy.int64)
     numpy.testing.assert_array_equal(chunked[index], matrix[index])
     numpy.testing.assert_array_equal(numpy.asarray(chunked), matrix)
-    assert chunked.shape == matrix.shape and chunked.dtype == matrix.dtype
+    assert (chunked.shape, chunked.dtype) == (matrix.shape, matrix.dtype)
     for pick in picks:
         numpy.testing.assert_array_equal(chunked[pick], matrix[pick])
 
@@ -142,7 +145,7 @@ def test_lists_of_one_size_are_rows(places):
     flat = pyarrow.array(matrix.reshape(-1))
     whole = pyarrow.FixedSizeListArray.from_arrays(flat, 3)
     ends = [0, *places, ROWS]
-    column = pyarrow.chunked_array([whole.slice(a, b - a) for a, b in zip(ends, ends[1:], strict=False)])
+    column = pyarrow.chunked_array([whole.slice(a, b - a) for a, b in itertools.pairwise(ends)])
     assert_same(bl.TensorDataset(x=column), bl.TensorDataset(x=matrix), {"batch_size": 7})
     nested = pyarrow.FixedSizeListArray.from_arrays(pyarrow.FixedSizeListArray.from_arrays(flat, 3), 2)
     assert_same(bl.TensorDataset(nested), bl.TensorDataset(matrix.reshape(-1, 2, 3)), {"batch_size": 7})

@@ -86,7 +86,7 @@ def test_ids_that_are_none(names, kind, parts):
         (numpy.ma.array(VALUES, mask=VALUES > 3), bl.DataError, ("masked",)),
         (torch.zeros(ROWS - 1, 2, device="meta"), bl.DataError, ("6 rows", "7")),
         (torch.eye(ROWS).to_sparse(), bl.DataError, ("torch.sparse_coo", "to_dense")),
-        (pyarrow.chunked_array([[1, None, 3], [4, 5, 6, 7]]), bl.DataError, ("nulls",)),
+        (pyarrow.chunked_array([[1, None, 3], [4, 5, 6, 7]]), bl.DataError, ("null", "sample 1")),
         (polars.Series([1, None, 3, 4, 5, 6, 7]), bl.DataError, ("nulls",)),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, type | tuple) else "",

@@ -2,14 +2,13 @@
 //!
 //! Narrow rows are copied by value, in sizes that the compiler knows; wide ones by a plain memory copy.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::prefetch::{Prefetch, prefetch_row};
 use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::buffer::copy_past_caches;
 use crate::tensor::error::TensorCause;
-use crate::tensor::{ChunkedTensor, Place, Rows, step_from};
+use crate::tensor::{ChunkedTensor, DenseChunks, Place, Rows, step_from};
 use crate::{DType, Result};
 
 /// The row of each sample: `[samples, ..row]`.
@@ -128,23 +127,67 @@ fn copy_long_rows(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8
     }
 }
 
-/// Copies rows of several chunks. Each is looked up some rows ahead, and asked for then.
+/// Copies rows of several chunks.
 fn stack_chunks(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
-    let bytes = array.row_bytes();
-    let prefetch = Prefetch::of_rows(bytes);
-    let find = |index: &u64| {
-        let place = array.find(row_number(*index));
-        prefetch_row(place.source, place.rows.start(place.row), bytes, prefetch.bytes);
-        place
+    let Some(chunks) = array.dense_chunks() else {
+        return stack_strided_chunks(array, indices, target, slots);
     };
-    let mut ahead = indices.iter().map(find);
-    let mut found: VecDeque<Place<'_>> = ahead.by_ref().take(prefetch.ahead).collect();
+    match array.row_bytes() {
+        1 => gather_chunks::<1>(chunks, 1, indices, target, slots),
+        2 => gather_chunks::<2>(chunks, 2, indices, target, slots),
+        4 => gather_chunks::<4>(chunks, 4, indices, target, slots),
+        8 => gather_chunks::<8>(chunks, 8, indices, target, slots),
+        16 => gather_chunks::<16>(chunks, 16, indices, target, slots),
+        bytes => gather_chunks::<0>(chunks, bytes, indices, target, slots),
+    }
+}
+
+/// The number of rows that are looked up at most before they are copied: a power of two above each prefetch distance.
+const FOUND: usize = 32;
+
+/// Copies rows of `bytes` bytes that lie one after the other in each chunk: of `N` bytes, if `N` is not 0. Each row is
+/// looked up some rows ahead, and asked for then.
+fn gather_chunks<const N: usize>(
+    chunks: DenseChunks<'_>,
+    bytes: usize,
+    indices: &[u64],
+    target: &mut [u8],
+    slots: RowSlots,
+) {
+    let prefetch = Prefetch::of_rows(bytes);
+    let ahead = if N > 0 { Prefetch::NARROW_AHEAD } else { prefetch.ahead };
+    let find = |index: u64| {
+        let (source, start) = chunks.find(row_number(index));
+        prefetch_row(source, start, bytes, prefetch.bytes);
+        (source, start)
+    };
+    let mut found: [(&[u8], usize); FOUND] = [(&[], 0); FOUND];
+    for (place, &index) in found.iter_mut().zip(&indices[..ahead.min(indices.len())]) {
+        *place = find(index);
+    }
+    let mut number = 0;
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for row in batch.chunks_exact_mut(bytes).take(wanted.len()) {
-            found.extend(ahead.next());
-            if let Some(Place { source, rows, row: number }) = found.pop_front() {
-                copy_runs(source, rows.start(number), &rows.steps, rows.contiguous, row);
+            if let Some(&next) = indices.get(number + ahead) {
+                found[(number + ahead) % FOUND] = find(next);
             }
+            let (source, start) = found[number % FOUND];
+            let source = &source[start..start + bytes];
+            match (row.first_chunk_mut::<N>(), source.first_chunk::<N>()) {
+                (Some(row), Some(source)) if N > 0 => *row = *source,
+                _ => row.copy_from_slice(source),
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Copies rows of several chunks, of which some have gaps.
+fn stack_strided_chunks(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
+    for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
+        for (row, index) in batch.chunks_exact_mut(array.row_bytes()).zip(wanted) {
+            let Place { source, rows, row: number } = array.find(row_number(*index));
+            copy_runs(source, rows.start(number), &rows.steps, rows.contiguous, row);
         }
     }
 }

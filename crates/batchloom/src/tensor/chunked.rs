@@ -11,6 +11,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::error::TensorCause;
 use super::{DType, Element, Rows, Tensor};
 use crate::{Result, memory};
@@ -52,6 +54,14 @@ impl Chunk {
         let rows = array.layout().rows(array.dtype().size()).unwrap_or_default();
         Self { array, rows }
     }
+
+    /// The memory of the rows, if they lie one after the other without gaps.
+    fn dense_rows(&self) -> Option<Bytes> {
+        let bytes = self.rows.bytes();
+        let is_dense = self.rows.steps.is_empty() && isize::try_from(bytes) == Ok(self.rows.stride);
+        let start = self.rows.offset;
+        is_dense.then(|| self.array.bytes().slice(start..start + self.array.shape()[0] * bytes))
+    }
 }
 
 /// A row of a chunked array: the memory of its chunk, and where it lies there.
@@ -63,6 +73,23 @@ pub(crate) struct Place<'a> {
     pub(crate) rows: &'a Rows,
     /// The number of the row in the chunk.
     pub(crate) row: usize,
+}
+
+/// The rows of several chunks, each row in `bytes` bytes, one row after the other in each chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct DenseChunks<'a> {
+    rows: &'a [Bytes],
+    table: &'a ChunkTable,
+    bytes: usize,
+}
+
+impl<'a> DenseChunks<'a> {
+    /// The memory of the chunk of a row, and the place of the row's first byte there.
+    #[inline(always)]
+    pub(crate) fn find(&self, row: usize) -> (&'a [u8], usize) {
+        let (chunk, row) = self.table.find(row);
+        (&self.rows[chunk], row * self.bytes)
+    }
 }
 
 impl std::fmt::Debug for ChunkedTensor {
@@ -105,9 +132,10 @@ impl ChunkedTensor {
         if chunks.iter().any(Tensor::is_elsewhere) {
             return Err(TensorCause::Elsewhere { field: field.to_owned() }.into());
         }
-        let table = ChunkTable::new(chunks.iter().map(|chunk| chunk.shape()[0]))?;
+        let mut table = ChunkTable::new(chunks.iter().map(|chunk| chunk.shape()[0]))?;
         shape[0] = table.rows();
-        let chunks = chunks.into_iter().map(Chunk::new).collect();
+        let chunks: Arc<[Chunk]> = chunks.into_iter().map(Chunk::new).collect();
+        table.dense = chunks.iter().map(Chunk::dense_rows).collect();
         Ok(Self { dtype, shape, chunks, table: Some(Arc::new(table)) })
     }
 
@@ -175,6 +203,13 @@ impl ChunkedTensor {
         self.table.is_none().then(|| (self.chunks[0].array.bytes().as_ref(), &self.chunks[0].rows))
     }
 
+    /// The memory of rows that lie one after the other in each of several chunks, without gaps; `None` if they do not, and
+    /// for one chunk.
+    pub(crate) fn dense_chunks(&self) -> Option<DenseChunks<'_>> {
+        let table = self.table.as_ref()?;
+        Some(DenseChunks { rows: table.dense.as_deref()?, table, bytes: self.row_bytes() })
+    }
+
     /// Finds a row. A row that does not exist is found behind the rows of the last chunk, where a bounds check fails.
     #[inline]
     pub(crate) fn find(&self, row: usize) -> Place<'_> {
@@ -232,6 +267,8 @@ struct ChunkTable {
     first: Vec<u32>,
     /// The number of bits of a row's number that are no leading bits.
     shift: u32,
+    /// The memory of the rows of each chunk, if they lie one after the other without gaps in all chunks.
+    dense: Option<Box<[Bytes]>>,
 }
 
 impl ChunkTable {
@@ -260,7 +297,7 @@ impl ChunkTable {
             first.push(u32::try_from(chunk).unwrap_or(u32::MAX));
         }
         first.push(u32::try_from(chunks - 1).unwrap_or(u32::MAX));
-        Ok(Self { before, first, shift })
+        Ok(Self { before, first, shift, dense: None })
     }
 
     /// The number of all rows.
@@ -269,7 +306,7 @@ impl ChunkTable {
     }
 
     /// The chunk of a row, and the number of the row in it. A row that does not exist is behind those of the last chunk.
-    #[inline]
+    #[inline(always)]
     fn find(&self, row: usize) -> (usize, usize) {
         let guess = (row >> self.shift).min(self.first.len() - 2);
         let (low, high) = (index(self.first[guess]), index(self.first[guess + 1]));

@@ -20,7 +20,7 @@ mod sparse_rows;
 mod tensor;
 
 pub use chunked::ChunkedTensor;
-pub(crate) use chunked::Place;
+pub(crate) use chunked::{DenseChunks, Place};
 pub use dtype::{DType, Element};
 pub use layout::Layout;
 pub(crate) use layout::{Rows, step_from};
