@@ -119,7 +119,7 @@ class ChunkedArray:
         try:
             return range(len(self))[row]
         except IndexError:
-            raise RangeError(f"row is {row}; expected one of {len(self)} rows") from None
+            raise RangeError(f"row {row} is out of range; expected 0 <= row < {len(self)}") from None
 
     def cut(self, start: int, end: int) -> list[Any]:
         """Return the parts of chunks that hold some rows: at least one, over the same memory."""
