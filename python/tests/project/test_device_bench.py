@@ -2,35 +2,41 @@
 
 import importlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from visits import BENCH, ROOT, Visits, kill
 
-ROOT = Path(__file__).parents[3]
 PARTS = ("limits", "windows_batch", "groups")
 
 
-def command(folder, *options, minutes=4):
-    given = ["--device", "cpu", "--minutes", str(minutes), "--out", str(folder), *options]
-    return [sys.executable, "-m", "bench", "device", *given]
+@pytest.fixture(scope="module")
+def visits():
+    """The process that visits are forked from: only a command line that cannot run starts an interpreter."""
+    server = Visits()
+    yield server
+    server.close()
 
 
-def visit(folder, *options, minutes=4):
+@pytest.fixture
+def visit(visits, tmp_path):
     """Run a visit; return its exit code, what it printed, and its parts."""
-    asked = command(folder, *options, minutes=minutes)
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=280, env=environment())
-    file = Path(folder) / "device-cpu.json"
-    parts = json.loads(file.read_text())["parts"] if file.exists() else {}
-    return done.returncode, done.stdout + done.stderr, parts
+    printed, file = tmp_path / "printed", tmp_path / "device-cpu.json"
+
+    def run(*options, minutes=4, code=BENCH):
+        visits.start(words(tmp_path, *options, minutes=minutes), printed, code)
+        status = visits.wait()
+        parts = json.loads(file.read_text())["parts"] if file.exists() else {}
+        return status, printed.read_text(), parts
+
+    return run
 
 
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+def words(folder, *options, minutes=4):
+    return ["--device", "cpu", "--minutes", str(minutes), "--out", str(folder), *options]
 
 
 def only(*names):
@@ -46,8 +52,8 @@ def merge(monkeypatch):
 
 
 @pytest.mark.timeout(300)
-def test_every_part_runs_where_the_cpu_stands_in(tmp_path):
-    code, output, parts = visit(tmp_path)
+def test_every_part_runs_where_the_cpu_stands_in(visit):
+    code, output, parts = visit()
     left = {name for name, part in parts.items() if part["status"] != "done"}
     # The published series is not a part of the repository.
     assert code == 0, output[-3000:]
@@ -63,17 +69,18 @@ def test_every_part_runs_where_the_cpu_stands_in(tmp_path):
 
 
 @pytest.mark.timeout(200)
-def test_a_visit_that_is_killed_keeps_what_was_done_and_the_next_goes_on(tmp_path):
-    file, asked = tmp_path / "device-cpu.json", command(tmp_path, *only(*PARTS))
-    process = subprocess.Popen(asked, cwd=ROOT, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL)
-    while process.poll() is None and not (file.exists() and json.loads(file.read_text())["parts"]):
+def test_a_visit_that_is_killed_keeps_what_was_done_and_the_next_goes_on(visit, visits, tmp_path):
+    file = tmp_path / "device-cpu.json"
+    process = visits.start(words(tmp_path, *only(*PARTS)), tmp_path / "killed")
+    end = time.monotonic() + 150
+    while time.monotonic() < end and not (file.exists() and json.loads(file.read_text())["parts"]):
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
+    visits.wait()
     known = json.loads(file.read_text())["parts"]
     assert known
     first = [name for name, part in known.items() if part["status"] == "done"]
-    code, output, parts = visit(tmp_path, *only(*PARTS))
+    code, output, parts = visit(*only(*PARTS))
     assert code == 0, output
     assert {part["status"] for part in parts.values()} == {"done"}
     for name in first:
@@ -82,25 +89,23 @@ def test_a_visit_that_is_killed_keeps_what_was_done_and_the_next_goes_on(tmp_pat
     assert set(parts) == set(PARTS)
 
 
-def test_what_does_not_fit_into_the_clock_is_left(tmp_path):
-    code, output, parts = visit(tmp_path, *only("limits", "documents"), minutes=5.5 / 60)
+def test_what_does_not_fit_into_the_clock_is_left(visit):
+    code, output, parts = visit(*only("limits", "documents"), minutes=5.5 / 60)
     assert code == 0, output
     assert parts["documents"]["status"] == "left"
     assert "documents: left" in output
 
 
-def test_a_failure_is_recorded_and_the_next_part_runs(tmp_path):
+def test_a_failure_is_recorded_and_the_next_part_runs(visit):
     broken = (
-        "import sys; sys.argv[1:] = {argv}\n"
         "from bench.device import bench\n"
         "def measure(place): raise ValueError('broken on purpose')\n"
         "bench.PARTS['groups'] = bench.Part(measure, 1, 1)\n"
         "bench.PARTS['rows'] = bench.Part(measure, 1, 1, ('no_such_package',))\n"
         "bench.main()\n"
-    ).format(argv=command(tmp_path, *only("rows", "groups", "limits"))[4:])
-    done = subprocess.run([sys.executable, "-c", broken], cwd=ROOT, capture_output=True, text=True, env=environment())
-    parts = json.loads((tmp_path / "device-cpu.json").read_text())["parts"]
-    assert done.returncode == 1, done.stderr
+    )
+    code, output, parts = visit(*only("rows", "groups", "limits"), code=broken)
+    assert code == 1, output
     assert parts["groups"]["failure"] == "ValueError: broken on purpose"
     assert parts["groups"]["traceback"][-1] == "ValueError: broken on purpose"
     assert "no_such_package" in parts["rows"]["failure"]
@@ -115,12 +120,20 @@ def test_a_failure_is_recorded_and_the_next_part_runs(tmp_path):
         (["--device", "meta"], "the device is meta"),
     ],
 )
-def test_what_cannot_run_is_one_line(words, named, tmp_path):
-    asked = [sys.executable, "-m", "bench", "device", *words, "--out", str(tmp_path)]
-    hidden = environment() | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, env=hidden)
+def test_what_cannot_run_is_one_line(words, named, visits, tmp_path):
+    visits.start([*words, "--out", str(tmp_path)], tmp_path / "printed")
+    assert visits.wait() == 2
+    printed = (tmp_path / "printed").read_text()
+    assert named in printed
+    assert len(printed.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["printed"]
+
+
+def test_the_chapter_runs_from_the_command_line(tmp_path):
+    asked = [sys.executable, "-m", "bench", "device", *words(tmp_path, minutes=0.001)]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert named in done.stderr
+    assert "the clock is 0 s" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 

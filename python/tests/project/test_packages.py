@@ -78,9 +78,14 @@ def look_after_installing(package, python, folder):
     """Install into an empty environment, import, form a batch."""
     run(BIN / "uv", "venv", "--quiet", "--python", python, folder / "env")
     installed = folder / "env" / "bin" / "python"
-    # A source distribution is compiled here: what the workspace has compiled before is used again.
-    target = {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))}
-    run(BIN / "uv", "pip", "install", "--quiet", "--python", installed, package, **target)
+    # A source distribution is compiled here, and has to work, not to be fast: our crates are not optimised, and what
+    # the workspace has compiled of others is used again.
+    quick = {
+        "CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")),
+        "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
+        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+    }
+    run(BIN / "uv", "pip", "install", "--quiet", "--python", installed, package, **quick)
     return json.loads(run(installed, "-I", "-c", LOOK))
 
 

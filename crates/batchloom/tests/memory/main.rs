@@ -15,8 +15,10 @@
 mod limited;
 
 use std::backtrace::Backtrace;
+use std::num::NonZero;
 use std::process::Command;
-use std::{env, iter, panic};
+use std::sync::Mutex;
+use std::{env, iter, panic, thread};
 
 use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, PackingOrder, Pool,
@@ -284,26 +286,31 @@ fn run(case: fn(&Given) -> Result<u64>) {
     println!("{refused} of {} limits below {most} bytes were too low", STEPS + 1);
 }
 
+/// Runs a case in a process of its own and says what came of it; tells whether it ended well.
+fn ends_well(name: &str) -> bool {
+    let done = Command::new(env::current_exe().unwrap()).env(CASE, name).output().unwrap();
+    let well = done.status.success();
+    let why =
+        if well { String::new() } else { format!(" FAILED\n{}", String::from_utf8_lossy(&done.stderr)) };
+    println!("{name}: {}{why}", String::from_utf8_lossy(&done.stdout).trim());
+    well
+}
+
 fn main() {
     if let Ok(name) = env::var(CASE) {
         let (_, case) = CASES.iter().find(|(other, _)| *other == name).unwrap();
         return run(*case);
     }
     let wanted = env::args().nth(1).filter(|argument| !argument.starts_with('-'));
-    let mut failed = 0;
-    for (name, _) in
-        CASES.iter().filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| name.contains(wanted)))
-    {
-        let done = Command::new(env::current_exe().unwrap()).env(CASE, name).output().unwrap();
-        println!(
-            "{name}: {}{}",
-            String::from_utf8_lossy(&done.stdout).trim(),
-            if done.status.success() { "" } else { " FAILED" }
-        );
-        if !done.status.success() {
-            failed += 1;
-            println!("{}", String::from_utf8_lossy(&done.stderr));
-        }
-    }
+    let cases = CASES.iter().map(|(name, _)| *name);
+    let left = Mutex::new(cases.filter(|name| wanted.as_deref().is_none_or(|wanted| name.contains(wanted))));
+    // As many at a time as there are cores: each has a process, and so a limit of its own.
+    let failed: usize = thread::scope(|scope| {
+        let take = || left.lock().unwrap().next();
+        let work = move || iter::from_fn(take).filter(|name| !ends_well(name)).count();
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
     assert_eq!(failed, 0, "so many cases end the process");
 }
