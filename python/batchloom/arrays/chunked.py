@@ -189,6 +189,11 @@ class BorrowedChunks(BorrowedArray):
             field.check()
         self._checked = self._checked + MOST_CHECKED if self._checked + MOST_CHECKED < len(fields) else 0
 
+    def check_whole(self) -> None:
+        """Raise if a chunk was resized or moved since it was borrowed."""
+        for field in self._changeable:
+            field.check()
+
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved a chunk to memory that processes share: the same values, elsewhere."""

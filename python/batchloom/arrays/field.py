@@ -52,6 +52,10 @@ class BorrowedArray:
                 f"dataset was made and has {address} now; make a new dataset after changing it"
             )
 
+    def check_whole(self) -> None:
+        """Raise if any part of the array was resized or moved since it was borrowed."""
+        self.check()
+
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved the array to memory that processes share: the same values, elsewhere."""

@@ -53,6 +53,11 @@ class Location:
         for field in self.all_arrays:
             field.check()
 
+    def check_whole(self) -> None:
+        """Raise if an array, or one of its chunks, was resized or moved since it was borrowed."""
+        for field in self.all_arrays:
+            field.check_whole()
+
     def device(self) -> Any:
         """Return the device of all arrays; ``None`` for the CPU, and where samples lie elsewhere.
 

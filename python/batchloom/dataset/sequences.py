@@ -43,11 +43,12 @@ class SequenceDataset(Dataset[Dicts]):
       a million sequences are two arrays and not a million objects;
     - a tuple ``(values, offsets)``: sample ``k`` is ``values[offsets[k]:offsets[k + 1]]``;
     - a tuple ``(values, shapes)`` with flat values and shapes ``[samples, rank]``, for samples of any rank;
-    - an Arrow array of lists: pyarrow, polars, pandas, or anything else with the Arrow PyCapsule interface;
+    - an Arrow array of lists, in one chunk or in several: pyarrow, polars, pandas, or anything else with the Arrow
+      PyCapsule interface;
     - a nested torch tensor.
 
-    Lists are copied once, and so are arrays without a simple layout (Arrow arrays in several chunks or of booleans,
-    nested tensors other than jagged ones); all other data is borrowed. Samples may differ in any of their dimensions: a
+    Lists are copied once, and so are arrays without a simple layout (Arrow arrays of booleans, nested tensors other
+    than jagged ones); all other data is borrowed, in however many chunks. Samples may differ in any of their dimensions: a
     spectrogram ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the
     product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens) have the
     same sizes, sample by sample.

@@ -40,7 +40,8 @@ class TensorDataset(Dataset[Form]):
     A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
     ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
     Lists of numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field
-    with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column. A column or list
+    with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column. A column of
+    Arrow in several chunks is borrowed as a :class:`ChunkedArray`, and its lists of one size are rows. A column or list
     of texts, paths or other objects that are no numbers is a field as well: a batch holds them as a list, wherever its
     arrays are.
 

@@ -375,8 +375,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.
 
-        The delivery has checked the data just before.
+        The delivery has checked the data just before: all of it, but for some of many chunks.
         """
+        self._source.held.location.check_whole()
         self._follow(begins=True)
         self._settle_seed()
         if self._lists is not None:

@@ -1,0 +1,231 @@
+"""Measure data in several chunks beside the same data in one array, and beside the ways of today.
+
+    python -m bench storage [--only rows|documents|shards|taken] [--rounds 5] [--scale 0.1] [--output FILE]
+
+``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
+10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
+lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
+of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
+Promises:
+
+- Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
+- Files were written just before, so that all of them lie in the system's cache, for every candidate.
+- torch's loaders make the first batches of an epoch only; their time is scaled to all. They have two workers.
+- ``shards`` also reports the most bytes of files that were in memory during an epoch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import batchloom as bl
+import datasets
+import numpy
+import pyarrow
+import torch
+from torch.utils.data import DataLoader
+
+from bench.harness.claims import Claim
+from bench.harness.command import arguments, is_whole, wanted
+from bench.harness.measure import LOOM, Candidate, Timing, interleave
+from bench.harness.record import write
+from bench.harness.report import report
+
+ROWS, WIDTH, BATCH = 400_000, 256, 64
+DOCUMENTS, BUDGET = 300_000, 8192
+TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
+TAKEN, PER_BATCH = 10_000_000, 1000
+FEW, MANY = 31, 10_000
+MEASURED_BATCHES, WORKERS = 200, 2
+SEED = 0
+# What others are compared with: batchloom over one array.
+ONE_ARRAY = ("one array", LOOM)
+
+
+def epoch(loader: bl.DataLoader[Any]) -> Callable[[], None]:
+    """Return the loop that is timed."""
+
+    def run() -> None:
+        for _ in loader:
+            pass
+
+    return run
+
+
+def require_same(loaders: dict[str, bl.DataLoader[Any]]) -> None:
+    """Compare all batches of an epoch."""
+    for expected, *others in itertools.zip_longest(*loaders.values()):
+        values = expected.values() if isinstance(expected, dict) else expected
+        for found in others:
+            pairs = zip(values, found.values() if isinstance(found, dict) else found, strict=True)
+            if not all(numpy.array_equal(first, second) for first, second in pairs):
+                raise AssertionError(f"batches of {', '.join(loaders)} differ")
+
+
+def looms(make: Callable[[Any], Any], data: dict[str, Any], **options: Any) -> list[Candidate]:
+    """Return a candidate for each form of the data; the first one is named as tables want it."""
+    loaders = {name: bl.DataLoader(make(each), shuffle=True, **options) for name, each in data.items()}
+    require_same(loaders)
+    return [Candidate(name, epoch(loader)) for name, loader in loaders.items()]
+
+
+def peer(name: str, loader: Iterable[Any], batches: int) -> Candidate:
+    """Return a loader of torch that makes its first batches."""
+    measured = min(MEASURED_BATCHES, batches)
+
+    def run() -> float:
+        start = time.perf_counter()
+        for _ in itertools.islice(loader, measured):
+            pass
+        return (time.perf_counter() - start) * batches / measured
+
+    return Candidate(name, run, {"measured_batches": measured}, slow=True)
+
+
+def at_most(title: str, timings: dict[str, Timing], bounds: dict[str, float]) -> list[Claim]:
+    """Claim how many times the seconds of one array some candidates take at most."""
+    return [
+        Claim.of_ratio(f"{title}: {name}, times one array", timings[name], timings[LOOM], "<=", bound)
+        for name, bound in bounds.items()
+    ]
+
+
+def cut(array: pyarrow.Array, chunks: int) -> pyarrow.ChunkedArray:
+    """Return an Arrow array in so many chunks, over the same memory."""
+    ends = numpy.linspace(0, len(array), chunks + 1).astype(int).tolist()
+    return pyarrow.chunked_array([array.slice(first, end - first) for first, end in itertools.pairwise(ends)])
+
+
+def measure_rows(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+    """Measure rows."""
+    rows = round(ROWS * scale)
+    x = numpy.random.default_rng(SEED).random((rows, WIDTH), numpy.float32)
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(x.reshape(-1)), WIDTH)
+    features = datasets.Features({"x": datasets.Sequence(datasets.Value("float32"), length=WIDTH)})
+    table = pyarrow.table({"x": cut(column, rows // PER_BATCH)})
+    datasets.Dataset(table, datasets.DatasetInfo(features=features)).save_to_disk(folder / "hf")
+    kept = datasets.load_from_disk(str(folder / "hf"))
+    few, many, hugging = "Arrow in 31 batches", "Arrow in 10 000 batches", "a folder of datasets"
+    data = {LOOM: x, few: cut(column, FEW), many: cut(column, MANY), hugging: kept.with_format("arrow")[:]["x"]}
+    candidates = looms(lambda each: bl.TensorDataset(x=each), data, batch_size=BATCH)
+    first, *others = (bl.TensorDataset(x=part) for part in numpy.array_split(x, FEW))
+    joined = {LOOM: bl.TensorDataset(x=x), "31 datasets put together": first.concat(*others)}
+    candidates += looms(lambda each: each, joined, batch_size=BATCH)[1:]
+    by_row = DataLoader(kept.with_format("torch"), BATCH, shuffle=True, num_workers=WORKERS)  # type: ignore[arg-type]
+    by_torch = "torch DataLoader over datasets, two workers"
+    candidates.append(peer(by_torch, by_row, -(-rows // BATCH)))
+    timings = interleave("rows", candidates, rounds)
+    claims = at_most("rows", timings, {few: 1.3, many: 1.3, hugging: 1.3})
+    claims.append(
+        Claim.of_ratio("rows: torch, times a folder of datasets", timings[by_torch], timings[hugging], ">=", 50)
+    )
+    return {"part": "rows", "rows": rows, "width": WIDTH, **report("rows", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def measure_documents(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+    """Measure lists of tokens."""
+    lengths = numpy.random.default_rng(SEED).integers(10, 110, round(DOCUMENTS * scale))
+    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    values = numpy.random.default_rng(SEED).integers(0, 50_257, offsets[-1])
+    column = pyarrow.LargeListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(values))
+    few, many = "Arrow in 31 batches", "Arrow in 10 000 batches"
+    data = {LOOM: (values, offsets), few: cut(column, FEW), many: cut(column, MANY)}
+    candidates = looms(lambda each: bl.SequenceDataset(ids=each), data, batching=bl.TokenBudget(BUDGET))
+    timings = interleave("documents", candidates, rounds)
+    claims = at_most("documents", timings, {few: 1.3})
+    return {"part": "documents", "documents": len(lengths), **report("documents", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def measure_shards(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+    """Measure shards of tokens in files."""
+    drawn = numpy.random.default_rng(SEED).integers(0, 50_257, round(TOKENS * scale), dtype=numpy.uint16)
+    numpy.save(folder / "whole.npy", drawn)
+    for number, shard in enumerate(numpy.array_split(drawn, SHARDS)):
+        numpy.save(folder / f"{number}.npy", shard)
+    del drawn
+
+    def open_map(name: str) -> Any:
+        return numpy.load(folder / f"{name}.npy", mmap_mode="r")
+
+    shards = "twenty shards"
+    data = {LOOM: open_map("whole"), shards: bl.ChunkedArray([open_map(str(number)) for number in range(SHARDS)])}
+
+    def named(tokens: Any) -> bl.DataLoader[Any]:
+        return bl.DataLoader(bl.TokenDataset(tokens, SEQ_LEN), 8, shuffle=True)
+
+    loaders = {name: named(tokens) for name, tokens in data.items()}
+    require_same(loaders)
+    timings = interleave("shards", [Candidate(name, epoch(loader)) for name, loader in loaders.items()], rounds)
+    resident = most_resident(epoch(loaders[shards])) / 2**20
+    claims = at_most("shards", timings, {shards: 1.2})
+    claims.append(Claim("shards: MiB of their files in memory", resident, "<=", 64))
+    return {"part": "shards", "tokens": round(TOKENS * scale), **report("shards", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def most_resident(run: Callable[[], None]) -> int:
+    """Return the most bytes of mapped files that come into memory while something runs, beyond those before."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[2]) * 4096
+
+    before, most, done = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            most[0] = max(most[0], resident() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run()
+    done.set()
+    watcher.join()
+    return most[0]
+
+
+def measure_taken(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+    """Measure how long a dataset takes for many record batches."""
+    batches = round(TAKEN * scale) // PER_BATCH
+    values = pyarrow.array(numpy.arange(3.0 * PER_BATCH))
+    ends = pyarrow.array(numpy.arange(0, 3 * PER_BATCH + 1, 3), pyarrow.int32())
+    rows = pyarrow.chunked_array([values.slice(0, PER_BATCH)] * batches)
+    lists = pyarrow.chunked_array([pyarrow.ListArray.from_arrays(ends, values)] * batches)
+    whole = numpy.tile(numpy.arange(1.0 * PER_BATCH), batches)
+    candidates = [
+        Candidate(LOOM, lambda: _take(bl.TensorDataset(x=whole))),
+        Candidate("rows in record batches", lambda: _take(bl.TensorDataset(x=rows))),
+        Candidate("lists in record batches", lambda: _take(bl.SequenceDataset(x=lists))),
+    ]
+    timings = interleave("taken", candidates, rounds)
+    claims = [
+        Claim(f"taken: seconds for {name}", timings[name].median, "<=", 1)
+        for name in ("rows in record batches", "lists in record batches")
+    ]
+    return {"part": "taken", "rows": batches * PER_BATCH, **report("taken", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def _take(dataset: Any) -> None:
+    bl.DataLoader(dataset, BATCH, shuffle=True)
+
+
+PARTS = {"rows": measure_rows, "documents": measure_documents, "shards": measure_shards, "taken": measure_taken}
+
+
+def main() -> None:
+    """Run the chapter."""
+    chosen = arguments(__doc__, PARTS)
+    torch.manual_seed(SEED)
+    cases = []
+    for part in wanted(chosen, PARTS).values():
+        with tempfile.TemporaryDirectory() as folder:
+            cases.append(part(Path(folder), chosen.rounds, chosen.scale))
+    write("storage", chosen, {"cases": cases}, is_whole(chosen))
+
+
+if __name__ == "__main__":
+    main()
