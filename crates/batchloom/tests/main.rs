@@ -11,7 +11,7 @@ mod arrow;
 mod balance;
 mod bans;
 mod batches;
-mod chunks;
+mod chunked_tensors;
 mod conversions;
 mod cost;
 mod counts;

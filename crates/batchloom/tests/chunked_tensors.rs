@@ -100,7 +100,7 @@ fn epoch(dataset: Dataset, rule: Rule, shuffles: bool) -> Vec<Vec<(String, Vec<u
 }
 
 proptest! {
-    /// L2 and L3 for chunks: no batch tells where a chunk ends.
+    /// L2 and L3 for arrays in chunks: no batch tells where a chunk ends.
     #[test]
     fn chunks_are_one_array(
         lengths in prop::collection::vec(0_usize..12, 1..30),
