@@ -85,8 +85,11 @@ fn rule(kind: usize, number: usize) -> Rule {
     }
 }
 
-/// The name, the shape and the bytes of each field of each batch.
-fn epoch(dataset: Dataset, rule: Rule, shuffles: bool) -> Vec<Vec<(String, Vec<usize>, Vec<u8>)>> {
+/// A field of a batch: its name, its shape and its bytes.
+type Field = (String, Vec<usize>, Vec<u8>);
+
+/// The fields of each batch.
+fn epoch(dataset: Dataset, rule: Rule, shuffles: bool) -> Vec<Vec<Field>> {
     let builder = Loader::builder(dataset).rule(rule).drop_last(false).num_threads(2);
     let builder = if shuffles { builder.shuffle(true) } else { builder };
     let field = |(name, field): (&String, &Tensor)| {
@@ -146,7 +149,7 @@ proptest! {
         let x = array(0, rows, 3, false);
         let expected = dataset(kind, rows, x.into(), ids);
         // The fixed field of sequences holds the first tokens of each part.
-        let without_fixed = |mut batches: Vec<Vec<(String, Vec<usize>, Vec<u8>)>>| {
+        let without_fixed = |mut batches: Vec<Vec<Field>>| {
             batches.iter_mut().for_each(|batch| batch.retain(|(name, ..)| kind == 0 || name != "y"));
             batches
         };
