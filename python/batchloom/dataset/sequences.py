@@ -48,10 +48,10 @@ class SequenceDataset(Dataset[Dicts]):
     - a nested torch tensor.
 
     Lists are copied once, and so are arrays without a simple layout (Arrow arrays of booleans, nested tensors other
-    than jagged ones); all other data is borrowed, in however many chunks. Samples may differ in any of their dimensions: a
-    spectrogram ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the
-    product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens) have the
-    same sizes, sample by sample.
+    than jagged ones); all other data is borrowed, in however many chunks. Samples may differ in any of their
+    dimensions: a spectrogram ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a
+    sample is the product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens)
+    have the same sizes, sample by sample.
 
     A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`, or a list of texts or other
     objects, which batches hold as lists.

@@ -111,3 +111,34 @@ def test_only_shown_columns_are_fields():
 def test_what_is_no_table_is_refused(given, values):
     with refused(bl.ArgumentError, *values):
         bl.SequenceDataset(given)
+
+
+@pytest.mark.parametrize("chosen", [None, [5, 0, 3]])
+def test_columns_are_read_as_arrow_holds_them(tmp_path, chosen):
+    features = datasets.Features(
+        {
+            "x": datasets.Sequence(datasets.Value("float32"), length=3),
+            "ids": datasets.List(datasets.Value("int32")),
+            "label": datasets.Value("int8"),
+            "text": datasets.Value("string"),
+        }
+    )
+    rows = {
+        "x": [[k, k + 1, k + 2] for k in range(7)],
+        "ids": [list(range(k)) for k in range(7)],
+        "label": list(range(7)),
+        "text": [f"text {k}" for k in range(7)],
+    }
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path)
+    kept = datasets.load_from_disk(tmp_path)
+    kept = kept if chosen is None else kept.select(chosen)
+    numbers = list(range(7)) if chosen is None else chosen
+    found = bl.TensorDataset(x=kept["x"], label=kept["label"], text=kept["text"])
+    for place, number in enumerate(numbers):
+        sample = found[place]
+        assert sample["x"].tolist() == rows["x"][number]
+        assert (sample["label"], sample["text"]) == (number, f"text {number}")
+    assert (found[0]["x"].dtype, found[0]["label"].dtype) == (numpy.float32, numpy.int64)
+    sequences = bl.SequenceDataset(ids=kept["ids"], label=kept["label"])
+    assert [sequences[place]["ids"].tolist() for place in range(len(numbers))] == [rows["ids"][k] for k in numbers]
+    assert sequences[0]["ids"].dtype == numpy.int64
