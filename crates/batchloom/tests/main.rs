@@ -11,6 +11,7 @@ mod arrow;
 mod balance;
 mod bans;
 mod batches;
+mod chunk_window;
 mod conversions;
 mod cost;
 mod counts;
