@@ -1,30 +1,34 @@
 //! An order that mixes the samples of some chunks at a time: for data that is read chunk by chunk.
 //!
 //! Chunks are permuted: place `p` of the order has chunk `P(p)`. A window of `open` chunks slides over the places. The
-//! samples of a chunk are permuted and cut into `open` slices of equal size (to one), and slice `j` of place `p` goes to
-//! slot `p + j - (open - 1)`; slots before the first and after the last are part of these. A slot mixes its slices. So
-//! slot `t` holds samples of the places `t..t + open` and no others: the first slot opens a whole window, each later one
-//! lets go of one chunk and opens another, and the last one takes all that is left. If there are no more chunks than may
-//! be open, a single slot mixes all samples.
+//! samples of a chunk are permuted and cut into `open` slices of equal size (to one), and slice `j` of place `p` goes
+//! to slot `p + j - (open - 1)`; slots before the first and after the last are part of these. A slot mixes its slices.
+//! So slot `t` holds samples of the places `t..t + open` and no others: the first slot opens a whole window, each later
+//! one lets go of one chunk and opens another, and the last one takes all that is left. If there are no more chunks
+//! than may be open, a single slot mixes all samples.
 //!
 //! This is the mixing of a shuffle buffer that chunks run through, in closed form: where a sample goes depends on its
-//! chunk and the key alone, so the order has random access in both directions. The idea is that of a block interleaver
-//! (Ramsey, "Realization of Optimum Interleavers", 1970), which delays the slices of a block by different times, with
-//! permutations for what it leaves in order.
+//! chunk and the key alone, so the order has random access in both directions. The idea is that of a convolutional
+//! interleaver (Ramsey, "Realization of Optimum Interleavers", 1970), which delays the parts of a block by different
+//! times, with permutations for what it leaves in order.
 //!
 //! # Promise
-//! Every sample has one position, whatever the sizes of chunks. [`get`](ChunkWindow::get) and [`find`](ChunkWindow::find)
-//! take O(open + log chunks), and the order 16 bytes a chunk, 8 of them for the borders, which all epochs share. The
+//! Every sample has one position, whatever the sizes of chunks. [`get`](ChunkWindow::get) and
+//! [`find`](ChunkWindow::find) take O(open + log chunks), and the order 16 bytes a chunk, 8 of them for the borders,
+//! which all epochs share. Where positions are read one after the other, the samples of one slot are kept as well. The
 //! same key, borders and window give the same order in every release: `tests/golden/chunk_window.json` pins it.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chunks::{Chunks, index};
 use super::{Key, Permutation, Purpose, RunEpoch};
 
 /// The part of a slot from which on [`ChunkWindow::fill`] lists the whole slot: an eighth.
 const LISTED_PART: u64 = 8;
+
+/// The most samples that are listed, 8 bytes for each.
+const MOST_LISTED: u64 = 1 << 21;
 
 /// The order of the samples of chunks, in which some chunks are open at a time.
 ///
@@ -39,7 +43,7 @@ const LISTED_PART: u64 = 8;
 /// assert_eq!(window.chunks_of(slot).len(), 8);
 /// assert!(window.chunks_of(slot).contains(&(sample / 1000)));
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ChunkWindow {
     chunks: Chunks,
     /// The number of chunks that are open at a time, at least 1.
@@ -47,6 +51,23 @@ pub struct ChunkWindow {
     shuffled: Option<Shuffled>,
     /// The position at which each slot begins, and the number of positions.
     starts: Arc<[u64]>,
+    listed: Arc<Mutex<Listed>>,
+}
+
+crate::brief::debug_in_brief!(ChunkWindow, [chunks, open], [starts]);
+
+/// The samples of the slot that was listed last.
+struct Listed {
+    slot: u64,
+    samples: Arc<[u64]>,
+    /// The position after those that were read last.
+    next: u64,
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self { slot: u64::MAX, samples: Arc::default(), next: u64::MAX }
+    }
 }
 
 /// The random part of an order.
@@ -76,13 +97,14 @@ impl ChunkWindow {
         let open = open.min(chunks.len()).max(1);
         let places = Permutation::new(chunks.len(), &Key::new(seed, epoch, Purpose::Chunks));
         let starts = find_starts(&chunks, &places, open);
-        Self { chunks, open, shuffled: Some(Shuffled { run: RunEpoch { seed, epoch }, places }), starts }
+        let shuffled = Some(Shuffled { run: RunEpoch { seed, epoch }, places });
+        Self { chunks, open, shuffled, starts, listed: Arc::default() }
     }
 
     /// The order as stored: each chunk is a slot.
     pub fn stored(chunks: Chunks) -> Self {
         let starts = [0].into_iter().chain((0..chunks.len()).map(|chunk| chunks.range(chunk).end));
-        Self { starts: starts.collect(), open: 1, shuffled: None, chunks }
+        Self { starts: starts.collect(), open: 1, shuffled: None, listed: Arc::default(), chunks }
     }
 
     /// The number of samples.
@@ -167,15 +189,15 @@ impl ChunkWindow {
             let len = slice.rows.end - slice.rows.start;
             if left < len {
                 let range = self.chunks.range(slice.chunk);
-                return range.start + shuffled.order_in_chunk(slice.chunk, &range).get(slice.rows.start + left);
+                return range.start
+                    + shuffled.order_in_chunk(slice.chunk, &range).get(slice.rows.start + left);
             }
             left -= len;
         }
         unreachable!("the slices of slot {slot} hold fewer samples than its positions");
     }
 
-    /// Fills `out` with the samples at positions `start`, `start + 1`, and so on. Where these are a good part of a slot,
-    /// the samples of the slot are listed, 8 bytes for each.
+    /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.
     ///
     /// # Panics
     /// Panics if a position is not below [`len`](Self::len).
@@ -191,11 +213,12 @@ impl ChunkWindow {
             let positions = self.positions(slot);
             let (now, later) = out.split_at_mut(index(positions.end - position).min(out.len()));
             shuffled.order_in_slot(slot, &positions).fill(position - positions.start, now);
-            match now.len() as u64 >= (positions.end - positions.start) / LISTED_PART {
-                true => self.look_up_all(shuffled, slot, now),
-                false => self.look_up_some(shuffled, slot, now),
+            let end = position + now.len() as u64;
+            match self.list(shuffled, slot, position..end) {
+                Some(samples) => now.iter_mut().for_each(|place| *place = samples[index(*place)]),
+                None => self.look_up(shuffled, slot, now),
             }
-            (position, out) = (position + now.len() as u64, later);
+            (position, out) = (end, later);
         }
     }
 
@@ -216,8 +239,25 @@ impl ChunkWindow {
         positions.start + shuffled.order_in_slot(slot, &positions).find(in_slot)
     }
 
-    /// Replaces places among the slices of `slot` by samples, all of which are listed.
-    fn look_up_all(&self, shuffled: &Shuffled, slot: u64, places: &mut [u64]) {
+    /// The samples of `slot`, slice by slice, if it was listed last, or if that pays for the positions `read`: they are
+    /// a good part of it, or follow those that were read before. `None` otherwise.
+    fn list(&self, shuffled: &Shuffled, slot: u64, read: Range<u64>) -> Option<Arc<[u64]>> {
+        let positions = self.positions(slot);
+        let len = positions.end - positions.start;
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let follows = std::mem::replace(&mut listed.next, read.end) == read.start;
+        if listed.slot != slot {
+            let pays = follows || read.end - read.start >= len / LISTED_PART;
+            if !pays || len > MOST_LISTED {
+                return None;
+            }
+            (listed.samples, listed.slot) = (self.samples_of(shuffled, slot), slot);
+        }
+        Some(Arc::clone(&listed.samples))
+    }
+
+    /// The samples of `slot`, slice by slice.
+    fn samples_of(&self, shuffled: &Shuffled, slot: u64) -> Arc<[u64]> {
         let positions = self.positions(slot);
         let mut samples = vec![0; index(positions.end - positions.start)];
         let mut left = samples.as_mut_slice();
@@ -228,11 +268,11 @@ impl ChunkWindow {
             now.iter_mut().for_each(|sample| *sample += range.start);
             left = later;
         }
-        places.iter_mut().for_each(|place| *place = samples[index(*place)]);
+        samples.into()
     }
 
     /// Replaces places among the slices of `slot` by samples, one by one.
-    fn look_up_some(&self, shuffled: &Shuffled, slot: u64, places: &mut [u64]) {
+    fn look_up(&self, shuffled: &Shuffled, slot: u64, places: &mut [u64]) {
         let (mut ends, mut end) = (Vec::new(), 0);
         let mut slices = Vec::new();
         for slice in self.slices(slot) {

@@ -25,11 +25,7 @@ pub struct Chunks {
     digest: u128,
 }
 
-impl std::fmt::Debug for Chunks {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Chunks").field("chunks", &self.len()).field("samples", &self.samples()).finish()
-    }
-}
+crate::brief::debug_in_brief!(Chunks, [], [ends]);
 
 impl Chunks {
     /// Chunks of these numbers of samples, as stored. A sum that exceeds 64 bits stays at their limit, which no plan
@@ -60,9 +56,9 @@ impl Chunks {
     }
 
     /// The number of samples in each chunk.
-    pub fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
-        let starts = [0].into_iter().chain(self.ends.iter().copied());
-        self.ends.iter().zip(starts).map(|(end, start)| end - start)
+    pub fn sizes(&self) -> impl ExactSizeIterator<Item = u64> + Clone + '_ {
+        (0..self.ends.len())
+            .map(|chunk| self.ends[chunk] - chunk.checked_sub(1).map_or(0, |last| self.ends[last]))
     }
 
     /// The samples of `chunk`.
