@@ -12,6 +12,7 @@ mod balance;
 mod bans;
 mod batches;
 mod chunk_window;
+mod chunks;
 mod conversions;
 mod cost;
 mod counts;
