@@ -33,7 +33,10 @@ from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
 
 class OrderKeywords(TypedDict, total=False):
-    """Keywords of plans, samplers and loaders: the attributes of :class:`PlanOptions` but ``shuffle`` and ``seed``."""
+    """Keywords of plans, samplers and loaders: attributes of :class:`PlanOptions`.
+
+    ``shuffle``, ``seed``, ``chunks`` and ``chunks_open`` are apart: a loader has a seed of its own, and no chunks.
+    """
 
     shard_size: int | None
     drop_last: bool
@@ -48,7 +51,6 @@ class OrderKeywords(TypedDict, total=False):
     homogeneous_by: SampleKeys | None
     distinct_by: SampleKeys | None
     per_class: int | None
-    chunks_open: int | None
     ban: Iterable[Any] | None
 
 
@@ -57,6 +59,7 @@ class PlanKeywords(OrderKeywords, total=False):
 
     seed: int
     chunks: PerChunk | None
+    chunks_open: int | None
 
 
 class PlanSamples(Protocol):
@@ -162,8 +165,8 @@ class PlanOptions:
             ``shuffle=True``, samples are mixed in a window that slides over chunks in random order; otherwise, chunks
             are read as stored. Pools of rules end where the window moves on. Each rank takes one contiguous part of
             the batches of an epoch, so that it reads chunks that no other rank reads, but for those at the borders of
-            its part; a rank that lacks a batch at the last step takes its own last one again. A loader knows the
-            chunks of its dataset.
+            its part; a rank that lacks a batch at the last step takes its own last one again. Plans and samplers take
+            this option and the next one.
         chunks_open: The number of chunks whose samples are mixed at a time: about ``1 / chunks_open`` of the pairs of
             samples in a batch are of one chunk. ``None`` for 16, if samples are read chunk by chunk.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample

@@ -213,11 +213,10 @@ def test_what_does_not_fit_is_refused_with_the_reason(options, kind, words):
         bl.Plan(60, 4, sizes=[3] * 60, shuffle=True, **options)
 
 
-def test_a_loader_without_chunks_has_no_window():
-    with refused(bl.ArgumentError, "chunks_open is 4", "no chunks"):
-        bl.DataLoader(bl.TensorDataset(numpy.arange(60)), 4, shuffle=True, chunks_open=4)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'chunks'"):
-        bl.DataLoader(bl.TensorDataset(numpy.arange(60)), 4, shuffle=True, chunks=[30, 30])
+@pytest.mark.parametrize("option", [{"chunks": [30, 30]}, {"chunks_open": 4}])
+def test_a_loader_takes_no_chunks(option):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'chunks"):
+        bl.DataLoader(bl.TensorDataset(numpy.arange(60)), 4, shuffle=True, **option)
 
 
 @pytest.mark.parametrize("sizes", [None, [3] * 60])
