@@ -1,14 +1,15 @@
 //! The options of a plan, from Python and back.
 
 use batchloom::batching::Keys;
-use batchloom::order::Shuffle;
+use batchloom::order::{Chunks, Shuffle};
 use pyo3::prelude::*;
 
 use crate::batching::{Rule, parse, read_pad_to, read_sizes, sizes};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
+use crate::error::DataError;
 use crate::labels::{Labels, labels_to_python};
-use crate::memory::require;
+use crate::memory::{collect, require};
 
 /// The options of a plan, as the items of a dict. They are documented in batchloom/plan/options.py; options without a
 /// default here are those that Python always gives.
@@ -28,6 +29,8 @@ pub(crate) struct PlanOptions<'py> {
     ban: Option<Vec<u64>>,
     grouping: Option<Grouping<'py>>,
     per_class: Option<u64>,
+    chunks: Option<PyRef<'py, Tensor>>,
+    chunks_open: Option<u64>,
     #[pyo3(default)]
     sizes: Option<PyRef<'py, Tensor>>,
     #[pyo3(default)]
@@ -58,6 +61,8 @@ impl PlanOptions<'_> {
         options.sizes = read_sizes(self.sizes.as_deref())?;
         options.labels = self.labels.map(|labels| labels.engine()).transpose()?;
         options.per_class = self.per_class;
+        options.chunks = self.chunks.map(|sizes| read_chunks(&sizes)).transpose()?;
+        options.chunks_open = self.chunks_open;
         options.concatenated = self.concatenated;
         options.content = self.content;
         if let Some(draws) = self.draws {
@@ -91,6 +96,9 @@ pub(crate) struct WrittenOptions {
     ban: Option<Vec<u64>>,
     grouping: Option<(&'static str, Tensor)>,
     per_class: Option<u64>,
+    /// The number of samples in each chunk, as uint64.
+    chunks: Option<Tensor>,
+    chunks_open: Option<u64>,
     labels: Py<PyAny>,
     concatenated: bool,
     content: Option<String>,
@@ -118,6 +126,12 @@ impl WrittenOptions {
             ban: options.ban.as_ref().map(|banned| banned.as_slice().to_vec()),
             grouping: grouping.map(numbers).transpose()?,
             per_class: options.per_class,
+            chunks: options
+                .chunks
+                .as_ref()
+                .map(|chunks| Tensor::of_list(collect(chunks.sizes())?))
+                .transpose()?,
+            chunks_open: options.chunks_open,
             labels: labels_to_python(py, options.labels.as_ref())?,
             concatenated: options.concatenated,
             content: options.content.clone(),
@@ -131,4 +145,12 @@ fn keys(numbers: &Tensor) -> PyResult<Keys> {
     // A copy, and a table that numbers them.
     require::<[u64; 4]>(numbers.len())?;
     Ok(Keys::new(numbers.to_vec()))
+}
+
+/// Chunks from an array of uint64, the number of samples in each.
+fn read_chunks(sizes: &Tensor) -> PyResult<Chunks> {
+    let sizes = sizes.0.as_slice::<u64>();
+    let sizes = sizes.ok_or_else(|| DataError::new_err("chunks are not a compact array of uint64"))?;
+    require::<[u64; 2]>(sizes.len())?;
+    Ok(Chunks::new(sizes.iter().copied()))
 }

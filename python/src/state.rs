@@ -70,7 +70,7 @@ fn entry_error(error: PyErr, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -
         return error;
     }
     let expected = match key.to_string().as_str() {
-        "version" | "seed" | "epoch" | "batches" | "steps" => "a whole number of at least 0",
+        "version" | "seed" | "epoch" | "batches" | "steps" | "chunks_open" => "a whole number of at least 0",
         "fingerprint" | "lists" | "weights" | "digest" | "digest_before" => "a text",
         "worlds" => "pairs of a number of ranks and a number of steps",
         "bans" => "an epoch, a number of batches and numbers of samples for each change",

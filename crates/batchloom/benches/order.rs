@@ -1,6 +1,6 @@
 //! The speed of an order: a block's worth of samples at a time, for sizes around and between powers of two.
 
-use batchloom::order::{Key, Permutation, Purpose, Shards};
+use batchloom::order::{ChunkWindow, Chunks, Key, Permutation, Purpose, Shards};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const BLOCK: usize = 1 << 16;
@@ -32,6 +32,38 @@ fn shards(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The same by a window over 100 000 chunks of 8192 samples: in blocks, in batches, one by one, and made.
+fn chunk_window(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("order/chunk_window");
+    let chunks = Chunks::new((0..100_000).map(|chunk| 8000 + chunk * 7 % 401));
+    for open in [16, 64] {
+        let window = ChunkWindow::new(chunks.clone(), open, 0, 0);
+        for len in [BLOCK, 2048, 64] {
+            let mut out = vec![0; len];
+            let mut start = 0;
+            group.throughput(Throughput::Elements(len as u64));
+            group.bench_function(format!("fill/{open}/{len}"), |bencher| {
+                bencher.iter(|| {
+                    window.fill(start, &mut out);
+                    start = (start + len as u64) % (window.len() - len as u64);
+                });
+            });
+        }
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(format!("get_and_find/{open}"), |bencher| {
+            let mut position = 0;
+            bencher.iter(|| {
+                position = (position + 1_000_003) % window.len();
+                assert_eq!(window.find(window.get(position)), position);
+            });
+        });
+        group.bench_function(format!("new/{open}"), |bencher| {
+            bencher.iter(|| ChunkWindow::new(chunks.clone(), open, 0, 0));
+        });
+    }
+    group.finish();
+}
+
 fn access(criterion: &mut Criterion) {
     let permutation = Permutation::new(1_000_000_000, &Key::new(0, 0, Purpose::Samples));
     criterion.bench_function("order/get", |bencher| {
@@ -46,5 +78,5 @@ fn access(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, fill, shards, access);
+criterion_group!(benches, fill, shards, chunk_window, access);
 criterion_main!(benches);

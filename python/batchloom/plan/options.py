@@ -28,11 +28,15 @@ from batchloom.arguments import (
 from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import read_ban
+from batchloom.samples.chunks import PerChunk, check_chunks
 from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
 
 class OrderKeywords(TypedDict, total=False):
-    """Keywords of plans, samplers and loaders: the attributes of :class:`PlanOptions` but ``shuffle`` and ``seed``."""
+    """Keywords of plans, samplers and loaders: attributes of :class:`PlanOptions`.
+
+    ``shuffle``, ``seed``, ``chunks`` and ``chunks_open`` are apart: a loader has a seed of its own, and no chunks.
+    """
 
     shard_size: int | None
     drop_last: bool
@@ -54,6 +58,8 @@ class PlanKeywords(OrderKeywords, total=False):
     """Keywords of plans and samplers: the attributes of :class:`PlanOptions` but ``shuffle``, an argument by place."""
 
     seed: int
+    chunks: PerChunk | None
+    chunks_open: int | None
 
 
 class PlanSamples(Protocol):
@@ -155,6 +161,14 @@ class PlanOptions:
             in a batch before any has more, and gives all its samples before it repeats one, across epochs. An epoch has
             whole batches: ``num_samples`` is a multiple of ``batch_size``, and by default the size of the dataset,
             rounded up to one.
+        chunks: The number of samples in each chunk, as stored, for samples that are read chunk by chunk. With
+            ``shuffle=True``, samples are mixed in a window that slides over chunks in random order; otherwise, chunks
+            are read as stored. Pools of rules end where the window moves on. Each rank takes one contiguous part of
+            the batches of an epoch, so that it reads chunks that no other rank reads, but for those at the borders of
+            its part; a rank that lacks a batch at the last step takes its own last one again. Plans and samplers take
+            this option and the next one.
+        chunks_open: The number of chunks whose samples are mixed at a time: about ``1 / chunks_open`` of the pairs of
+            samples in a batch are of one chunk. ``None`` for 16, if samples are read chunk by chunk.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
             moves. The list may change when a state is loaded: the new list holds from there on. A state with bans needs
             a list here: the same, another, or an empty one. In batches of a loader, places of banned samples hold zeros
@@ -179,6 +193,8 @@ class PlanOptions:
     homogeneous_by: SampleKeys | None = None
     distinct_by: SampleKeys | None = None
     per_class: int | None = None
+    chunks: PerChunk | None = None
+    chunks_open: int | None = None
     ban: Iterable[Any] | None = None
 
     @classmethod
@@ -222,6 +238,8 @@ class PlanOptions:
             "ban": None if self.ban is None else read_ban(self.ban, samples, source.number),
             "grouping": grouping,
             "per_class": None if self.per_class is None else integer("per_class", self.per_class, least=1, most=MOST),
+            "chunks": None if self.chunks is None else _native.borrow(check_chunks(self.chunks), "chunks"),
+            "chunks_open": None if self.chunks_open is None else integer("chunks_open", self.chunks_open, least=1),
         }
 
     @property
@@ -243,7 +261,17 @@ class PlanOptions:
         name, keys = options["grouping"] or (None, None)
         numbers = None if keys is None else numpy.from_dlpack(keys)
         padded = {} if options["pad_to"] is None else dict(zip(("pad_to", "truncate"), options["pad_to"], strict=True))
-        same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban", "per_class")
+        same = (
+            "shard_size",
+            "drop_last",
+            "seed",
+            "uneven",
+            "balance",
+            "largest_first",
+            "ban",
+            "per_class",
+            "chunks_open",
+        )
         return cls(
             shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,
@@ -251,6 +279,7 @@ class PlanOptions:
             balanced_by=classes,
             homogeneous_by=numbers if name == "homogeneous_by" else None,
             distinct_by=numbers if name == "distinct_by" else None,
+            chunks=None if options["chunks"] is None else numpy.from_dlpack(options["chunks"]),
             **padded,
             **{option: options[option] for option in same},
         )

@@ -270,6 +270,14 @@ class Plan:
         - ``length_correlation``, the rank correlation of the mean size of batches with the steps at which they come:
           about 0 if shuffled, -1 if the longest come first (``None`` if all means are equal).
 
+        and, of samples that are read chunk by chunk,
+
+        - ``chunks_open``, the number of chunks that are open at a time;
+        - ``chunks_read``, the number of chunks that all ranks together read: a chunk counts for each rank that needs
+          it, and again for each part that a rank takes after the number of ranks has changed;
+        - ``pairs_of_one_chunk``, the share of the pairs of samples in a batch that are of one chunk: about
+          ``1 / chunks_open`` in large chunks (counted as ``mates_kept`` is).
+
         All elements are accounted for:
         ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens``.
         """
@@ -289,8 +297,8 @@ class Plan:
         """A name of the run, the same over all epochs and world sizes, as 32 hexadecimal digits.
 
         It depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
-        ``balance``, ``largest_first``, ``shard_size``, ``per_class`` and the version of the order. A state can only be
-        loaded if the fingerprint is the same.
+        ``balance``, ``largest_first``, ``shard_size``, ``per_class``, ``chunks``, ``chunks_open`` and the version of
+        the order. A state can only be loaded if the fingerprint is the same.
         """
         return self._native.fingerprint
 
@@ -368,6 +376,7 @@ class Plan:
             "sizes": None if extents is None else read_sizes(extents),
             "labels": read_counts(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
             "draws": pickle_draws(options["draws"]),
+            "chunks": None if options["chunks"] is None else numpy.from_dlpack(options["chunks"]),
             "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1])),
         }
         return _rebuild, (self.samples, self._batching, plain, *self._place())
@@ -410,13 +419,14 @@ def _rebuild(
     world_size: int,
     state: dict[str, Any],
 ) -> Plan:
-    sizes, labels, keys = options["sizes"], options["labels"], options["grouping"]
+    sizes, labels, keys, chunks = (options[name] for name in ("sizes", "labels", "grouping", "chunks"))
     native = options | {
         "rule": engine_rule(batching),
         "sizes": None if sizes is None else engine.borrow(sizes, "sizes"),
         "labels": engine_counts(labels) if isinstance(labels, LabelCounts) else labels,
         "draws": restore_draws(options["draws"]),
         "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),
+        "chunks": None if chunks is None else engine.borrow(chunks, "chunks"),
     }
     plan = engine.Plan(samples, native, epoch=epoch, rank=rank, world_size=world_size)
     return wrap_plan(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)

@@ -13,7 +13,7 @@ from batchloom.plan.options import OrderKeywords, PlanKeywords
 from batchloom.ranks.ranks import RankKeywords
 
 STAGES = [
-    (OrderKeywords, bl.PlanOptions, {"shuffle", "seed"}),
+    (OrderKeywords, bl.PlanOptions, {"shuffle", "seed", "chunks", "chunks_open"}),
     (PlanKeywords, bl.PlanOptions, {"shuffle"}),
     (FieldKeywords, bl.FieldOptions, set()),
     (DeliveryKeywords, bl.DeliveryOptions, set()),

@@ -26,6 +26,8 @@ OPTIONS = st.fixed_dictionaries(
         "homogeneous_by": st.sampled_from([None, CLASSES]),
         "distinct_by": st.sampled_from([None, numpy.arange(SAMPLES) // 2]),
         "per_class": st.sampled_from([None, 1, 2, 3]),
+        "chunks": st.sampled_from([None, [SAMPLES], [7, 0, 1, 22, SAMPLES - 30]]),
+        "chunks_open": st.sampled_from([None, 1, 3]),
         "ban": st.sampled_from([None, [], [17, 3, 3]]),
     },
 )

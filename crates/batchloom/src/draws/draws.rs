@@ -4,7 +4,7 @@ use super::mixed::Mixed;
 use super::per_class::PerClass;
 use super::stream::Stream;
 use super::weighted::Weighted;
-use crate::order::{Order, Shards};
+use crate::order::{ChunkWindow, Order, Shards};
 
 /// The samples of an epoch, position by position.
 #[derive(Debug)]
@@ -48,11 +48,12 @@ impl Draws {
         }
     }
 
-    /// The sample at a position.
-    pub(crate) fn get(&self, position: u64) -> u64 {
-        let mut sample = [0];
-        self.fill(position, &mut sample);
-        sample[0]
+    /// The window over chunks, if samples are read chunk by chunk.
+    pub(crate) fn chunk_window(&self) -> Option<&ChunkWindow> {
+        match self {
+            Self::Once(order) => order.chunk_window(),
+            _ => None,
+        }
     }
 
     /// Fills `out` with the samples at positions `start`, `start + 1`, and so on.

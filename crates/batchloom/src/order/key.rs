@@ -76,6 +76,18 @@ pub enum Purpose {
         /// The number of the sample.
         number: u64,
     },
+    /// The order of chunks.
+    Chunks,
+    /// The order inside one chunk.
+    Chunk {
+        /// The number of the chunk, as stored.
+        number: u64,
+    },
+    /// The order of the samples that a window over chunks mixes at a time.
+    ChunkSlot {
+        /// The number of the slot.
+        number: u64,
+    },
 }
 
 impl Purpose {
@@ -100,6 +112,9 @@ impl Purpose {
             Self::Circle { .. } => 16,
             Self::Pass { .. } => 17,
             Self::Slot { .. } => 18,
+            Self::Chunks => 19,
+            Self::Chunk { .. } => 20,
+            Self::ChunkSlot { .. } => 21,
         }
     }
 
@@ -115,7 +130,8 @@ impl Purpose {
             | Self::Jitter
             | Self::Split
             | Self::Weights
-            | Self::Turns => 0,
+            | Self::Turns
+            | Self::Chunks => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
             Self::Shard { number }
@@ -123,7 +139,9 @@ impl Purpose {
             | Self::Source { number }
             | Self::Circle { number }
             | Self::Pass { number }
-            | Self::Slot { number } => number,
+            | Self::Slot { number }
+            | Self::Chunk { number }
+            | Self::ChunkSlot { number } => number,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The order of the samples in one epoch: as stored, shuffled, or shuffled shard by shard.
+//! The order of the samples in one epoch: as stored, shuffled, shuffled shard by shard, or by a window over chunks.
 
-use super::{Key, Permutation, Shards};
+use super::{ChunkWindow, Key, Permutation, Shards};
 
-/// The order of the samples in one epoch. It takes O(1) memory, and O(1) time to make.
+/// The order of the samples in one epoch. It takes O(1) memory, and O(1) time to make, unless it has a window over
+/// chunks.
 #[derive(Debug, Clone)]
 pub struct Order {
     samples: u64,
@@ -15,11 +16,18 @@ enum Arrangement {
     Stored,
     Shuffled(Permutation),
     Sharded(Shards),
+    Windowed(ChunkWindow),
 }
 
 impl From<Shards> for Order {
     fn from(shards: Shards) -> Self {
         Self { samples: shards.len(), arrangement: Arrangement::Sharded(shards) }
+    }
+}
+
+impl From<ChunkWindow> for Order {
+    fn from(window: ChunkWindow) -> Self {
+        Self { samples: window.len(), arrangement: Arrangement::Windowed(window) }
     }
 }
 
@@ -51,6 +59,14 @@ impl Order {
         }
     }
 
+    /// The window over chunks, if samples are read chunk by chunk.
+    pub fn chunk_window(&self) -> Option<&ChunkWindow> {
+        match &self.arrangement {
+            Arrangement::Windowed(window) => Some(window),
+            _ => None,
+        }
+    }
+
     /// The sample at `position`.
     ///
     /// # Panics
@@ -59,6 +75,7 @@ impl Order {
         match &self.arrangement {
             Arrangement::Shuffled(permutation) => permutation.get(position),
             Arrangement::Sharded(shards) => shards.get(position),
+            Arrangement::Windowed(window) => window.get(position),
             Arrangement::Stored => {
                 assert!(position < self.samples, "position {position} is not below {}", self.samples);
                 position
@@ -74,6 +91,7 @@ impl Order {
         match &self.arrangement {
             Arrangement::Shuffled(permutation) => permutation.fill(start, out),
             Arrangement::Sharded(shards) => shards.fill(start, out),
+            Arrangement::Windowed(window) => window.fill(start, out),
             Arrangement::Stored => {
                 assert!(
                     start + out.len() as u64 <= self.samples,
@@ -93,6 +111,7 @@ impl Order {
         match &self.arrangement {
             Arrangement::Shuffled(permutation) => permutation.find(sample),
             Arrangement::Sharded(shards) => shards.find(sample),
+            Arrangement::Windowed(window) => window.find(sample),
             Arrangement::Stored => {
                 assert!(sample < self.samples, "sample {sample} is not below {}", self.samples);
                 sample

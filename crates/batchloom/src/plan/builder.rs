@@ -5,14 +5,18 @@ use std::sync::Arc;
 use super::epoch::Epoch;
 use super::error::PlanCause;
 use super::options::option_setters;
-use super::recipe::Recipe;
+use super::pool::length;
+use super::recipe::{CHUNKS_OPEN, Recipe};
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
-use crate::order::{LIMIT, Shuffle};
+use crate::order::{Chunks, LIMIT, Shuffle};
 use crate::ranks::MOST_RANKS;
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
+
+/// The most bytes for each chunk that an order takes while it is made.
+const ORDER_BYTES: usize = 24;
 
 /// A builder of a [`Plan`], made by [`Plan::builder`]: the number of samples, the options, an epoch and a world. The
 /// options are documented at the fields of [`PlanOptions`].
@@ -151,6 +155,8 @@ impl PlanBuilder {
         options.balance &= options.sizes.is_some();
         options.largest_first &= options.sizes.is_some();
         check_lengths(&options, samples)?;
+        check_chunks(&options, samples)?;
+        options.chunks_open = options.chunks.as_ref().map(|_| options.chunks_open.unwrap_or(CHUNKS_OPEN));
         conflicts::check(&options)?;
         check_classes(&options)?;
         let mut recipe = Recipe::new(samples, options);
@@ -183,6 +189,7 @@ option_setters! {
     content: impl Into<Option<String>>,
     tail: u64,
     labels: impl Into<Option<Labels>>,
+    chunks: impl Into<Option<Chunks>>,
 }
 
 /// Checks that each option with a number or a weight for each sample has one for each.
@@ -203,6 +210,20 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
         }
     }
     mix.map_or(Ok(()), Mix::check_length)
+}
+
+/// Checks that chunks hold all samples, that some may be open, and that there is memory for their order.
+fn check_chunks(options: &PlanOptions, samples: u64) -> Result<()> {
+    match (&options.chunks, options.chunks_open) {
+        (_, Some(0)) => Err(BatchingCause::NotPositive { option: "chunks_open" }.into()),
+        (None, Some(open)) => Err(PlanCause::OpenWithoutChunks { open }.into()),
+        (Some(chunks), _) if chunks.samples() != samples => {
+            let (found, count) = (chunks.samples(), chunks.len());
+            Err(PlanCause::ChunksLength { found, chunks: count, samples }.into())
+        }
+        (Some(chunks), _) => memory::require(length(chunks.len()).saturating_mul(ORDER_BYTES)),
+        (None, None) => Ok(()),
+    }
 }
 
 /// Checks that batches and epochs have room for the samples of each class that [`PlanOptions::per_class`] wants.
@@ -294,7 +315,9 @@ fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
             Err(BatchingCause::SizesLength { found: sizes.len(), samples: recipe.samples }.into())
         }
         Some(sizes) => {
-            recipe.options.rule.check(recipe.sizes_for_rule().unwrap_or(sizes), recipe.in_pool.min(draws))
+            // With chunks, a pool holds fewer than twice as many.
+            let most = if recipe.is_in_chunks() { recipe.in_pool.saturating_mul(2) } else { recipe.in_pool };
+            recipe.options.rule.check(recipe.sizes_for_rule().unwrap_or(sizes), most.min(draws))
         }
     }
 }

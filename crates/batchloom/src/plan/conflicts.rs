@@ -42,6 +42,27 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
     (shards, listed, "the list is the order of batches; leave it out"),
     (balance, listed, "the list is the order of batches; leave it out"),
     (largest_first, listed, "the list is the order of batches; leave it out"),
+    (shards, chunks, "chunks are the shards of data that is read; leave it out"),
+    (chunks, drawn, "each chunk is read once in an epoch; expected every sample once"),
+    (runs, chunks, "batches mix samples of several chunks; expected to shuffle samples, or nothing"),
+    (listed, chunks, "the list says which samples share a batch; expected another rule"),
+    (
+        grouped,
+        chunks,
+        "samples of one key lie in many chunks, and each rank reads chunks of its own; expected batches of any keys, \
+         or data that is not read chunk by chunk",
+    ),
+    (
+        balance,
+        chunks,
+        "batches of a step would share their chunks, and each rank reads chunks of its own; expected no balance, or \
+         data that is not read chunk by chunk",
+    ),
+    (
+        largest_first,
+        chunks,
+        "the chunks of the largest batch would be read first, and again in their turn; leave it out",
+    ),
 ];
 
 /// Refuses options that exclude each other.
@@ -111,6 +132,10 @@ fn runs(options: &PlanOptions) -> Option<&'static str> {
 
 fn shards(options: &PlanOptions) -> Option<&'static str> {
     options.shard_size.is_some().then_some("shard_size")
+}
+
+fn chunks(options: &PlanOptions) -> Option<&'static str> {
+    options.chunks.is_some().then_some("chunks")
 }
 
 fn balance(options: &PlanOptions) -> Option<&'static str> {

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use super::chunk_pools::find_pools;
 use super::parts::{Measure, Parts};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
@@ -35,6 +36,8 @@ pub(super) struct Epoch {
     /// The batches that hold a sample which is banned at some time, ascending, if samples all count the same.
     ban_batches: OnceLock<Vec<u64>>,
     survey: OnceLock<Survey>,
+    /// The first position of each pool, if samples are read chunk by chunk.
+    pool_starts: OnceLock<Vec<u64>>,
 }
 
 crate::brief::debug_in_brief!(Epoch, [recipe, number], []);
@@ -64,8 +67,8 @@ impl Epoch {
             let in_shard = recipe.options.shard_size.map(|samples| samples / batch_size);
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
-        let (ban_batches, survey) = (OnceLock::new(), OnceLock::new());
-        Self { draws, runs, run_order, recipe, number, ban_batches, survey }
+        let (ban_batches, survey, pool_starts) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { draws, runs, run_order, recipe, number, ban_batches, survey, pool_starts }
     }
 
     /// The number of positions.
@@ -95,6 +98,9 @@ impl Epoch {
 
     /// The pool that holds `position`.
     fn pool_at(&self, position: u64) -> u64 {
+        if let Some(starts) = self.pool_starts() {
+            return starts.partition_point(|&start| start <= position) as u64 - 1;
+        }
         let in_shard = self.in_shard();
         position / in_shard * self.pools_in_shard() + position % in_shard / self.recipe.in_pool
     }
@@ -102,8 +108,18 @@ impl Epoch {
     /// The first position of `pool`. A pool ends at the first position of the next one, or at
     /// [`count_kept`](Self::count_kept).
     fn start_of(&self, pool: u64) -> u64 {
+        if let Some(starts) = self.pool_starts() {
+            return starts.get(length(pool)).copied().unwrap_or(u64::MAX);
+        }
         let pools = self.pools_in_shard();
         pool / pools * self.in_shard() + pool % pools * self.recipe.in_pool
+    }
+
+    /// The first position of each pool, if samples are read chunk by chunk.
+    fn pool_starts(&self) -> Option<&[u64]> {
+        let window = self.draws.chunk_window()?;
+        let batch_size = self.recipe.options.rule.batch_size().unwrap_or(1);
+        Some(self.pool_starts.get_or_init(|| find_pools(window, self.recipe.in_pool, batch_size)))
     }
 
     /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
@@ -167,7 +183,8 @@ impl Epoch {
         if self.recipe.uniform().is_some() {
             return Ok(());
         }
-        let in_pool = self.recipe.in_pool.min(self.count_kept());
+        let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
+        let in_pool = self.recipe.in_pool.saturating_mul(most).min(self.count_kept());
         let pools = self.count_kept().div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
@@ -209,6 +226,20 @@ impl Epoch {
         }
     }
 
+    /// The positions that have to be read for the batches from `first` to `last`: their own, or those of their pools,
+    /// if a rule sorts.
+    pub(super) fn positions_read(&self, first: u64, last: u64) -> Range<u64> {
+        match (self.equal_batches(), self.recipe.options.rule.looks_at_sizes()) {
+            (Some(batch_size), false) => first * batch_size..((last + 1) * batch_size).min(self.count_kept()),
+            _ => self.positions_of_pools(first, last),
+        }
+    }
+
+    /// The positions of the pools that hold the batches from `first` to `last`, if pools are dealt in their order.
+    fn positions_of_pools(&self, first: u64, last: u64) -> Range<u64> {
+        self.start_of(self.pool_of(first))..self.start_of(self.pool_of(last) + 1).min(self.count_kept())
+    }
+
     /// The place, in the order of dealing, of the pool that holds `position`, and the place of the position in that
     /// pool. `None` for positions that are dropped.
     pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
@@ -222,7 +253,7 @@ impl Epoch {
         let Some(last) = batches.min(self.batches()).checked_sub(1) else { return 0 };
         match self.positions(last) {
             Some(positions) => positions.end,
-            None => self.start_of(self.pool_of(last) + 1).min(self.count_kept()),
+            None => self.positions_of_pools(0, last).end,
         }
     }
 
@@ -432,6 +463,13 @@ impl Epoch {
     fn equal_batches(&self) -> Option<u64> {
         let counts_differ = self.recipe.options.largest_first || self.recipe.is_homogeneous();
         self.recipe.options.rule.batch_size().filter(|_| !counts_differ)
+    }
+
+    /// The number of samples in `batch`, if it is full and in a pool whose batches are all full.
+    pub(super) fn full_len(&self, batch: u64) -> Option<u64> {
+        let batch_size = self.equal_batches().filter(|_| self.recipe.is_in_chunks())?;
+        let end = self.start_of(self.pool_of(batch) + 1).min(self.count_kept());
+        end.is_multiple_of(batch_size).then_some(batch_size)
     }
 
     /// The pool in place `place`, which is also the place of pool `place`, because at most two pools are exchanged.

@@ -49,6 +49,16 @@ causes! {
             name_nearest(*.found, *.batch_size)
         )]
         WholeBatches { found: u64, batch_size: u64, per_class: u64 } is Argument of "num_samples",
+        #[error(
+            "chunks hold {found} samples in {chunks} chunks, and there are {samples} samples; expected sizes of chunks \
+             that add up to the number of samples"
+        )]
+        ChunksLength { found: u64, chunks: u64, samples: u64 } is Argument of "chunks",
+        #[error(
+            "chunks_open is {open}, and the samples lie in no chunks; expected the sizes of chunks in chunks, or leave \
+             it out"
+        )]
+        OpenWithoutChunks { open: u64 } is Argument of "chunks_open",
         #[error("{rule} decides by size, and the samples have none; use FixedSize, or data with sizes")]
         NoSizes { rule: &'static str } is Argument of "rule",
         /// Sizes decide which samples share a batch.
@@ -120,6 +130,13 @@ causes! {
              to batch"
         )]
         Fingerprint { found: String, expected: String } is State,
+        /// The numbers of chunks that are open at a time, where there are chunks.
+        #[error(
+            "the run of the state mixes {}, and this plan {}; expected the same chunks and chunks_open as when it was \
+             saved",
+            name_open(*.found), name_open(*.expected)
+        )]
+        ChunksOpen { found: Option<u64>, expected: Option<u64> } is State of "chunks_open",
         /// The digests of the lists.
         #[error(
             "the epoch that the state interrupted had other batches: the digest of their lists is {found}, and the \
@@ -179,6 +196,13 @@ impl PlanCause {
 /// Weights as a message names them.
 fn name_weights(digest: &Option<String>) -> String {
     digest.as_ref().map_or("without weights".to_owned(), |digest| format!("by weights of digest {digest}"))
+}
+
+/// The number of chunks that are open at a time, as a message names it.
+fn name_open(open: Option<u64>) -> String {
+    open.map_or("no chunks".to_owned(), |open| {
+        format!("{open} chunk{} at a time", if open == 1 { "" } else { "s" })
+    })
 }
 
 /// The multiples of `step` next to `number`, without 0.

@@ -34,14 +34,14 @@ impl Plan {
             return None;
         }
         let deal = self.deal();
-        let (start, batches) = (deal.first() + step * u64::from(self.world_size), deal.batches_at(step));
-        if self.epoch.uniform().is_some() && batches > 2 {
+        let ranks = deal.batches_at(step);
+        if self.epoch.uniform().is_some() && ranks > 2 {
             // At most two batches of the epoch are smaller.
             return Some(batch_size);
         }
         let mut largest = 0;
-        for batch in start..start + batches {
-            largest = largest.max(self.own_len(batch));
+        for rank in (0..self.world_size).take_while(|&rank| u64::from(rank) < ranks) {
+            largest = largest.max(deal.batch(step, rank).map_or(0, |batch| self.own_len(batch)));
             if largest == batch_size {
                 break;
             }

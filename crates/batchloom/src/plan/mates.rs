@@ -45,8 +45,10 @@ impl Epoch {
             let positions = positions.start..positions.end.min(positions.start + MOST_MATES);
             // A sample that comes several times counts where it comes first.
             let first = |sample| next.draws.find(sample).first().copied();
-            let after = |position| next.batch_of(first(self.draws.get(position))?);
-            pairs.count(positions.map(after).collect());
+            let mut samples = vec![0; length(positions.end - positions.start)];
+            self.draws.fill(positions.start, &mut samples);
+            let after = |sample| next.batch_of(first(sample)?);
+            pairs.count(samples.into_iter().map(after).collect());
         }
     }
 }

@@ -4,8 +4,11 @@
 //! pure function of (samples, their sizes, rule, shuffle, seed, epoch, world) and of the earlier parts of the epoch. It
 //! never touches data.
 
+mod banned;
 mod bans;
 mod builder;
+mod chunk_pools;
+mod chunk_stats;
 mod conflicts;
 mod epoch;
 pub(crate) mod error;
@@ -25,6 +28,7 @@ mod step;
 
 pub use bans::{Ban, Banned};
 pub use builder::PlanBuilder;
+pub use chunk_stats::ChunkStats;
 pub use options::PlanOptions;
 pub use parts::Parts;
 pub use plan::Plan;

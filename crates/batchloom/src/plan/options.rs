@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::bans::Banned;
 use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes};
 use crate::draws::{Mix, Weights};
-use crate::order::Shuffle;
+use crate::order::{Chunks, Shuffle};
 use crate::ranks::Uneven;
 
 /// The options of a [`Plan`](super::Plan). The default is every sample once, in stored order, 64 to a batch.
@@ -134,6 +134,20 @@ pub struct PlanOptions {
     /// [`num_samples`]: Self::num_samples
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_class: Option<u64>,
+    /// The chunks that samples are stored in, for data that is read chunk by chunk. Samples are mixed in a window over
+    /// [`chunks_open`](Self::chunks_open) of them, and read in stored order without [`shuffle`](Self::shuffle). A pool
+    /// of a rule ends where a slot of the [window](crate::order::ChunkWindow) does (for batches of a fixed size, at the
+    /// last whole batch).
+    ///
+    /// Each rank takes one contiguous part of the batches of an epoch, so that it reads chunks that no other rank
+    /// reads, but for those at the borders of its part. A rank that lacks a batch at the last step takes its own last
+    /// one again. Default: samples are in memory, or can be read one by one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest_chunks")]
+    pub chunks: Option<Chunks>,
+    /// The number of chunks whose samples are mixed at a time, if there are [`chunks`](Self::chunks) and samples are
+    /// shuffled: about `1 / chunks_open` of the pairs of samples in a batch are of one chunk. Default: 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunks_open: Option<u64>,
 }
 
 impl Default for Rule {
@@ -176,6 +190,7 @@ macro_rules! option_setters {
             homogeneous_by: impl Into<Option<$crate::batching::Keys>>,
             distinct_by: impl Into<Option<$crate::batching::Keys>>,
             per_class: impl Into<Option<u64>>,
+            chunks_open: impl Into<Option<u64>>,
         }
 
         impl $builder {
@@ -201,4 +216,8 @@ fn is_elements(cost: &Cost) -> bool {
 
 fn digest<S: Serializer>(sizes: &Option<Sizes>, serializer: S) -> Result<S::Ok, S::Error> {
     sizes.as_ref().map(Sizes::digest).serialize(serializer)
+}
+
+fn digest_chunks<S: Serializer>(chunks: &Option<Chunks>, serializer: S) -> Result<S::Ok, S::Error> {
+    chunks.as_ref().map(Chunks::digest).serialize(serializer)
 }

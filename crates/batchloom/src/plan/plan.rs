@@ -1,8 +1,8 @@
 //! The plan of one epoch.
 //!
 //! Promise: if samples all count the same, nothing here grows with their number: making a plan, asking it for any step,
-//! finding a sample and resuming are O(1). If sizes decide, a step costs the batches of its pool, which are kept for
-//! the following steps, and counting the steps may cost one look at all pools.
+//! finding a sample and resuming are O(1), or as the window over chunks has it. If sizes decide, a step costs the
+//! batches of its pool, which are kept for the following steps, and counting the steps may cost one look at all pools.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -25,6 +25,9 @@ use crate::{Result, memory};
 /// The number of pools that are kept: enough for the pool that is being read and the pool that the workers are in.
 const KEPT_POOLS: usize = 3;
 
+/// The most pools that are kept where each rank reads one of its own, so that a step looks at as many.
+const MOST_KEPT_POOLS: usize = 64;
+
 /// The steps of one epoch, for every rank.
 ///
 /// ```
@@ -45,8 +48,8 @@ pub struct Plan {
     pub(super) past: Vec<(u32, u64)>,
     /// The pools that were asked for lately.
     pools: Arc<Mutex<Recent>>,
-    /// The batch before which the last step ends, if batches that fill no step of one key are left out.
-    end: OnceLock<u64>,
+    /// The steps and ranks of the batches that are left.
+    deal: OnceLock<Deal>,
 }
 
 crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
@@ -75,7 +78,7 @@ type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
-        Self { epoch, world_size, past, pools: Arc::default(), end: OnceLock::new() }
+        Self { epoch, world_size, past, pools: Arc::default(), deal: OnceLock::new() }
     }
 
     /// The same run in another epoch, from its start.
@@ -218,7 +221,7 @@ impl Plan {
 
     /// A name, of 32 hexadecimal digits, for everything that stays the same over all epochs and worlds of a run:
     /// samples, rule, shuffle, seed, `drop_last`, `uneven`, sizes, `balance`, `largest_first`, `shard_size`,
-    /// `per_class` and the version of the order.
+    /// `per_class`, `chunks`, `chunks_open` and the version of the order.
     pub fn fingerprint(&self) -> String {
         self.recipe().fingerprint()
     }
@@ -237,10 +240,10 @@ impl Plan {
     pub(super) fn own_len(&self, batch: u64) -> u64 {
         match self.epoch.positions(batch) {
             Some(positions) => positions.end - positions.start,
-            None => {
+            None => self.epoch.full_len(batch).unwrap_or_else(|| {
                 let (pool, place) = self.pool_with(batch);
                 pool.batch_len(place)
-            }
+            }),
         }
     }
 
@@ -327,20 +330,15 @@ impl Plan {
     /// steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
-        // A single rank takes all batches, so their positions follow each other.
-        let consecutive = self.world_size == 1 && self.epoch.is_consecutive() && !out.is_empty();
-        let batches = || (self.batch(step, rank), self.epoch.batches() - 1);
-        if let Some((now, last)) = consecutive.then(batches)
-            && let (Some(now), Some(last)) = (self.epoch.positions(now?), self.epoch.positions(last))
-        {
-            let start = now.start + skip as u64;
-            if last.end - start < out.len() as u64 {
-                return Err(PlanCause::StepRange { found: self.steps(), steps: self.steps() }.into());
-            }
-            self.epoch.draws.fill(start, out);
-            return Ok(());
-        }
         while !out.is_empty() {
+            if let Some((positions, batches)) = self.positions_from(step, rank)? {
+                let positions = positions.start + skip as u64..positions.end;
+                let len = out.len().min(length(positions.end.saturating_sub(positions.start)));
+                let (now, later) = out.split_at_mut(len);
+                self.epoch.draws.fill(positions.start, now);
+                (step, skip, out) = (step + batches, 0, later);
+                continue;
+            }
             let samples = self.indices(step, rank)?;
             let samples = samples.get(skip..).unwrap_or_default();
             let (now, later) = out.split_at_mut(out.len().min(samples.len()));
@@ -348,6 +346,26 @@ impl Plan {
             (step, skip, out) = (step + 1, 0, later);
         }
         Ok(())
+    }
+
+    /// The positions of consecutive batches that `rank` takes as they are, from the one at `step` on, and the number of
+    /// these batches. `None` if positions do not follow each other.
+    fn positions_from(&self, step: u64, rank: u32) -> Result<Option<(std::ops::Range<u64>, u64)>> {
+        let in_turns = self.world_size > 1 && !self.recipe().is_in_chunks();
+        if in_turns || self.epoch.uniform().is_none() || !self.epoch.is_consecutive() {
+            return Ok(None);
+        }
+        let mut batches = self.batch(step, rank)?..self.deal().run(step, rank).end;
+        // With several ranks, a batch that is not full may be filled up.
+        let is_full = |batch: u64| Some(self.own_len(batch)) == self.epoch.uniform();
+        if self.world_size > 1 && !batches.is_empty() && !is_full(batches.end - 1) {
+            batches.end -= 1;
+        }
+        if batches.is_empty() {
+            return Ok(None);
+        }
+        let (first, last) = (self.epoch.positions(batches.start), self.epoch.positions(batches.end - 1));
+        Ok(first.zip(last).map(|(first, last)| (first.start..last.end, batches.end - batches.start)))
     }
 
     /// One step over all ranks. Its counts are known on every rank without communication.
@@ -388,7 +406,7 @@ impl Plan {
     }
 
     /// The places of `sample`, and those at which it is banned.
-    fn slots(&self, sample: u64) -> Result<Vec<Place>> {
+    pub(super) fn slots(&self, sample: u64) -> Result<Vec<Place>> {
         if sample >= self.samples() {
             return Err(BatchingCause::SampleRange { sample, samples: self.samples() }.into());
         }
@@ -406,53 +424,6 @@ impl Plan {
         Ok(places)
     }
 
-    /// The samples that have no weight at `step`, ascending. Each keeps its place in its batch, and is still among its
-    /// [`indices`](Self::indices).
-    pub fn banned(&self, step: u64) -> &[u64] {
-        let batch = step.saturating_mul(u64::from(self.world_size)).saturating_add(first(&self.past));
-        self.recipe().bans.at(self.epoch(), batch)
-    }
-
-    /// Returns true if some step of the run banned a sample.
-    pub(crate) fn has_bans(&self) -> bool {
-        self.recipe().bans.are_some()
-    }
-
-    /// Returns true if the batch that `rank` sees at `step` may hold a banned sample.
-    ///
-    /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
-    /// is no such step.
-    pub(crate) fn holds_banned(&self, step: u64, rank: u32) -> Result<bool> {
-        let banned = self.banned(step);
-        if banned.is_empty() {
-            return Ok(false);
-        }
-        Ok(match self.epoch.uniform() {
-            Some(_) => self.epoch.ban_batches().binary_search(&self.batch(step, rank)?).is_ok(),
-            None => self.indices(step, rank)?.iter().any(|sample| banned.binary_search(sample).is_ok()),
-        })
-    }
-
-    /// The number of first places of banned samples in this plan, and the number of all their places, if samples all
-    /// count the same.
-    pub(super) fn count_banned(&self) -> (u64, u64) {
-        let (deal, bans) = (self.deal(), &self.recipe().bans);
-        let dealt = deal.first()..deal.first() + deal.dealt();
-        let is_banned = |sample: u64, step: u64| self.banned(step).binary_search(&sample).is_ok();
-        let (mut once, mut all) = (0, 0);
-        for sample in bans.all() {
-            let places = self.slots(sample).unwrap_or_default();
-            all += places.iter().filter(|place| is_banned(sample, place.step)).count() as u64;
-            let positions = self.epoch.draws.find(sample).into_iter();
-            let batches = positions.filter_map(|position| self.epoch.batch_of(position));
-            let batches = batches.filter(|batch| dealt.contains(batch));
-            let steps = batches.map(|batch| (batch - deal.first()) / u64::from(self.world_size));
-            once += steps.filter(|&step| is_banned(sample, step)).count() as u64;
-        }
-        (once, all)
-    }
-
     /// The batches that hold the sample at `position`, and its index in each.
     fn batches_with(&self, position: u64) -> Vec<(u64, u64)> {
         if self.epoch.uniform().is_some() {
@@ -466,52 +437,42 @@ impl Plan {
     }
 
     /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its
-    /// elements with padding. Batches that are dealt again at the end of the epoch are last.
+    /// elements with padding.
     #[cfg(feature = "report")]
     pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, u64)) {
-        let (deal, world_size) = (self.deal(), u64::from(self.world_size));
-        let mut take = |number: u64, parts: Parts| {
-            let step = number / world_size;
+        let deal = self.deal();
+        let mut take = |(step, rank): (u64, u32), parts: Parts| {
             let parts = parts.fit(self.filled_len(step));
-            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
             let elements = self.epoch.measure(&parts).padded;
-            let fillers = match self.options().uneven {
-                crate::ranks::Uneven::Mask => self.fillers(step, rank).unwrap_or_default(),
-                _ => 0,
-            };
+            let fillers = self.fillers(step, rank).unwrap_or_default();
             let counted = parts.samples.len() as u64 - fillers;
             visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), elements);
         };
         for place in 0..self.epoch.pools() {
             let pool = self.pool(place);
             for index in 0..pool.len() {
-                let number = (pool.first + index).checked_sub(deal.first());
-                if let Some(number) = number.filter(|&number| number < deal.dealt()) {
-                    take(number, pool.parts(index, self.recipe()));
+                let batch = pool.first + index;
+                for place in deal.first_place(batch).into_iter().chain(deal.places_again(batch)) {
+                    take(place, pool.parts(index, self.recipe()));
                 }
             }
         }
-        for number in deal.dealt()..deal.dealt() + deal.repeated() {
-            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
-            take(number, self.parts(number / world_size, rank).unwrap_or_default());
-        }
     }
 
-    pub(super) fn deal(&self) -> Deal {
-        let recipe = self.recipe();
-        // Steps of one key leave batches out, or hold some again.
-        let steps = || if self.epoch.pools() == 0 { 0 } else { self.pool(0).len() };
-        let batches = match recipe.is_homogeneous() {
-            true => *self.end.get_or_init(steps),
-            false => self.epoch.batches(),
-        };
-        Deal::new(
-            first(&self.past),
-            batches,
-            self.world_size,
-            recipe.options.drop_last,
-            recipe.options.uneven,
-        )
+    pub(super) fn deal(&self) -> &Deal {
+        self.deal.get_or_init(|| {
+            let PlanOptions { drop_last, uneven, chunks, .. } = &self.recipe().options;
+            let batches = match self.recipe().is_homogeneous() {
+                // Steps of one key leave batches out, or hold some again.
+                true if self.epoch.pools() == 0 => 0,
+                true => self.pool(0).len(),
+                false => self.epoch.batches(),
+            };
+            match chunks.is_some() {
+                true => Deal::in_parts(batches, &self.past, self.world_size, *drop_last, *uneven),
+                false => Deal::new(first(&self.past), batches, self.world_size, *drop_last, *uneven),
+            }
+        })
     }
 
     /// Refuses a rank for which there are no batches.
@@ -574,7 +535,11 @@ impl Plan {
             return Arc::clone(pool);
         }
         let pool = Arc::new(self.epoch.pool(place, &self.worlds()));
-        pools.truncate(KEPT_POOLS - 1);
+        let kept = match self.recipe().is_in_chunks() {
+            true => length(u64::from(self.world_size)).saturating_add(KEPT_POOLS).min(MOST_KEPT_POOLS),
+            false => KEPT_POOLS,
+        };
+        pools.truncate(kept - 1);
         pools.push_front((place, Arc::clone(&pool)));
         pool
     }

@@ -7,7 +7,10 @@ use super::bans::Bans;
 use super::{PlanOptions, conflicts};
 use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
-use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
+use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
+
+/// The number of chunks that are open at a time where it is not given.
+pub(super) const CHUNKS_OPEN: u64 = 16;
 
 /// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples
 /// and options is the fingerprint of the plan.
@@ -25,7 +28,8 @@ pub(super) struct Recipe {
     /// The sizes that the rule is given, if samples do not have their own in a batch.
     #[serde(skip)]
     pub(super) counted: Option<Sizes>,
-    /// The number of samples in each pool but the last of a shard.
+    /// The number of samples in each pool but the last of a shard. With chunks, pools end where slots do, and hold at
+    /// least as many.
     #[serde(skip)]
     pub(super) in_pool: u64,
     /// The labels of batches, which change no plan.
@@ -106,6 +110,13 @@ impl Recipe {
             let stream = Stream { samples, seed, source: 0, shuffled };
             return Draws::Passes { stream, first: epoch.wrapping_mul(len), len };
         }
+        if let Some(chunks) = self.options.chunks.clone() {
+            let window = match (shuffled, self.options.chunks_open) {
+                (true, open) => ChunkWindow::new(chunks, open.unwrap_or(CHUNKS_OPEN), seed, epoch),
+                (false, _) => ChunkWindow::stored(chunks),
+            };
+            return Draws::Once(Order::from(window));
+        }
         let key = || Key::new(seed, epoch, Purpose::Samples);
         Draws::Once(match (shuffled, self.options.shard_size) {
             (true, Some(in_shard)) => Order::from(Shards::new(samples, in_shard, seed, epoch)),
@@ -120,6 +131,11 @@ impl Recipe {
         let (per_class, batch_size) = self.options.per_class.zip(self.options.rule.batch_size())?;
         let draws = self.options.num_samples.or_else(|| self.samples.checked_next_multiple_of(batch_size));
         Some((per_class, batch_size, draws.unwrap_or(u64::MAX)))
+    }
+
+    /// Returns true if samples are read chunk by chunk.
+    pub(super) fn is_in_chunks(&self) -> bool {
+        self.options.chunks.is_some()
     }
 
     /// Returns true if samples of one key share a batch.
@@ -154,14 +170,16 @@ impl Recipe {
         if self.options.mix.is_some() { self.samples } else { positions }
     }
 
-    /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order,
-    /// a shard is one pool.
+    /// The number of samples in each pool but the last of a shard, if `rule` decides; with chunks, the least number. If
+    /// samples come in stored order, a shard is one pool, unless there are chunks.
     pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
         if self.grouping.is_some() {
             return u64::MAX;
         }
         let in_shard = self.in_shard(positions);
-        let in_pool = match self.options.shuffle == Shuffle::Samples || !rule.looks_at_sizes() {
+        let is_part =
+            self.options.shuffle == Shuffle::Samples || self.is_in_chunks() || !rule.looks_at_sizes();
+        let in_pool = match is_part {
             true => rule.samples_in_pool(in_shard, self.sizes_for_rule()).min(in_shard),
             false => in_shard,
         };

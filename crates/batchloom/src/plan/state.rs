@@ -50,6 +50,9 @@ pub struct State {
     /// The changes of the samples that are left without weight, if there were some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bans: Option<Vec<Ban>>,
+    /// The number of chunks that are open at a time, if samples are read chunk by chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks_open: Option<u64>,
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
@@ -105,6 +108,7 @@ impl Plan {
             weights,
             sources: self.recipe().sources().map(|mix| mix.history().clone()),
             bans: Some(self.recipe().bans.changes().to_vec()).filter(|bans| !bans.is_empty()),
+            chunks_open: self.options().chunks_open,
             steps: None,
             digest: None,
             digest_before: None,
@@ -130,6 +134,10 @@ impl Plan {
         }
         require_digest("digest", state.digest.as_deref())?;
         require_digest("digest_before", state.digest_before.as_deref())?;
+        if state.chunks_open != self.options().chunks_open {
+            let (found, expected) = (state.chunks_open, self.options().chunks_open);
+            return Err(StateCause::ChunksOpen { found, expected }.into());
+        }
         let mut recipe = self.recipe().clone();
         recipe.options.seed = state.seed;
         let expected = recipe.fingerprint();

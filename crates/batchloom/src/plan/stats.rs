@@ -6,8 +6,10 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::Plan;
+use super::chunk_stats::ChunkStats;
 use super::mates::rank_correlation;
 use super::parts::{Measure, Parts};
+use super::pool::length;
 #[cfg(feature = "report")]
 use crate::batching::CostModel;
 use crate::batching::{BatchShape, Cost};
@@ -79,6 +81,9 @@ pub struct Stats {
     /// Spearman's rank correlation of the mean size of a batch with its step: about 0 if batches are in
     /// random order, -1 if the longest are first. `None` if all means are equal.
     pub length_correlation: Option<f64>,
+    /// The costs of reading chunks. `None` if samples are not read chunk by chunk.
+    #[serde(flatten)]
+    pub chunks: Option<ChunkStats>,
 }
 
 impl Plan {
@@ -97,7 +102,10 @@ impl Plan {
         let mut walk = Walk::new(self, Some(Cost::from(*cost)));
         let stats = walk.walk();
         let clock = walk.timed.unwrap_or_default();
-        (stats, Time { epoch: clock.steps, waiting: clock.waiting_share(self.world_size()) })
+        (
+            stats,
+            Time { epoch: clock.steps(self.world_size()), waiting: clock.waiting_share(self.world_size()) },
+        )
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -109,10 +117,10 @@ impl Plan {
 
     fn uniform_stats(&self, batch_size: u64) -> Stats {
         let deal = self.deal();
-        let (first, dealt) = (deal.first(), deal.dealt());
-        let earlier = self.samples_before(first, batch_size);
-        let once = self.samples_before(first + dealt, batch_size) - earlier;
-        let filled = self.count_filled(first..first + dealt, batch_size);
+        let (dealt, batches) = (deal.dealt(), deal.dealt_batches());
+        let earlier = self.count_samples(&deal.earlier_batches(), batch_size);
+        let once = self.count_samples(&batches, batch_size);
+        let filled = self.count_filled(batch_size);
         // Places that only fill up are padding.
         let repeated = if self.options().uneven == Uneven::Mask { 0 } else { filled };
         let (banned, all_banned) = self.count_banned();
@@ -120,7 +128,7 @@ impl Plan {
         let draws = self.epoch.len();
         let (real, dropped) = (once - banned + repeated, draws - earlier - once);
         let padded = once + filled;
-        let sizes = self.uniform_sizes(first..first + dealt, batch_size);
+        let sizes = self.uniform_sizes(&batches, batch_size);
         Stats {
             samples: draws,
             tokens: draws,
@@ -142,6 +150,7 @@ impl Plan {
             shapes: sizes.len() as u64,
             imbalance: self.uniform_imbalance(dealt + deal.repeated(), padded, batch_size),
             mates_kept: self.mates_kept(),
+            chunks: self.chunk_stats(),
             ..Stats::default()
         }
     }
@@ -166,36 +175,36 @@ impl Plan {
         batches
     }
 
-    /// The number of places of the batches `dealt` and of those dealt again that hold no sample for the first time, if
-    /// samples all count the same.
-    fn count_filled(&self, dealt: Range<u64>, batch_size: u64) -> u64 {
+    /// The number of places of the batches dealt here, and of those dealt again, that hold no sample for the first time,
+    /// if samples all count the same.
+    fn count_filled(&self, batch_size: u64) -> u64 {
         let deal = self.deal();
         let len = |step: u64| self.filled_len(step);
-        let partial = self.find_partial(batch_size).into_iter().filter(|(batch, _)| dealt.contains(batch));
-        let in_partial = partial
-            .filter_map(|(batch, lacking)| len(self.step_of(batch)).map(|len| len - (batch_size - lacking)));
+        let in_partial = self.find_partial(batch_size).into_iter().filter_map(|(batch, lacking)| {
+            let (step, _) = deal.first_place(batch)?;
+            Some(len(step)? - (batch_size - lacking))
+        });
         let again = self.steps().checked_sub(1).and_then(len).map_or(0, |len| len * deal.repeated());
         in_partial.sum::<u64>() + again
     }
 
-    /// The step that deals `batch`, which no earlier part of the epoch did.
-    fn step_of(&self, batch: u64) -> u64 {
-        (batch - self.deal().first()) / u64::from(self.world_size())
-    }
-
-    /// The number of samples in the first `batches` batches, if samples all count the same.
-    fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
-        let partial = self.find_partial(batch_size).into_iter().filter(|&(batch, _)| batch < batches);
-        batches * batch_size - partial.map(|(_, lacking)| lacking).sum::<u64>()
+    /// The number of samples in some batches, if samples all count the same.
+    fn count_samples(&self, batches: &[Range<u64>], batch_size: u64) -> u64 {
+        let full: u64 = batches.iter().map(|batches| (batches.end - batches.start) * batch_size).sum();
+        let partial = self.find_partial(batch_size).into_iter();
+        let partial = partial.filter(|(batch, _)| batches.iter().any(|batches| batches.contains(batch)));
+        full - partial.map(|(_, lacking)| lacking).sum::<u64>()
     }
 
     /// The distinct sizes of some batches, filled up, if samples all count the same.
-    fn uniform_sizes(&self, batches: Range<u64>, batch_size: u64) -> HashSet<u64> {
+    fn uniform_sizes(&self, batches: &[Range<u64>], batch_size: u64) -> HashSet<u64> {
         let partial: Vec<u64> = self.find_partial(batch_size).into_iter().map(|(batch, _)| batch).collect();
-        let full = batches.clone().take(3).find(|batch| !partial.contains(batch));
-        let all = full.into_iter().chain(partial.into_iter().filter(|batch| batches.contains(batch)));
-        all.map(|batch| self.filled_len(self.step_of(batch)).unwrap_or_else(|| self.samples_in(batch)))
-            .collect()
+        let full = batches.iter().cloned().flatten().take(3).find(|batch| !partial.contains(batch));
+        let sizes = full.into_iter().chain(partial).filter_map(|batch| {
+            let (step, _) = self.deal().first_place(batch)?;
+            Some(self.filled_len(step).unwrap_or_else(|| self.samples_in(batch)))
+        });
+        sizes.collect()
     }
 
     /// The share of time that ranks wait, if samples all count the same: the cost of what ranks lack in their steps.
@@ -203,12 +212,10 @@ impl Plan {
         if self.world_size() == 1 {
             return 0.0;
         }
-        let deal = self.deal();
-        let dealt = deal.first()..deal.first() + deal.dealt();
-        let partial = self.find_partial(batch_size).into_iter().map(|(batch, _)| batch);
+        let partial = self.find_partial(batch_size).into_iter();
         // Every other step has a full batch.
         let mut uneven: Vec<u64> =
-            partial.filter(|batch| dealt.contains(batch)).map(|batch| self.step_of(batch)).collect();
+            partial.filter_map(|(batch, _)| self.deal().first_place(batch)).map(|(step, _)| step).collect();
         uneven.extend(self.steps().checked_sub(1));
         uneven.sort_unstable();
         uneven.dedup();
@@ -230,8 +237,8 @@ struct Walk<'a> {
     plan: &'a Plan,
     stats: Stats,
     shapes: HashSet<(u64, u64)>,
-    /// The mean size of each batch.
-    means: Vec<f64>,
+    /// The mean size of each batch, by its number among those of all steps.
+    means: Vec<Option<f64>>,
     /// The time of the epoch, by the cost of the plan, and by another one that is asked for.
     clock: Clock,
     timed: Option<Clock>,
@@ -249,13 +256,10 @@ pub(crate) struct Time {
 /// A clock of steps: all ranks of a step wait for the slowest.
 #[derive(Default)]
 struct Clock {
-    /// The time of a batch.
+    /// The cost of a batch.
     cost: Cost,
-    /// The time of the slowest rank in the step under way, and of those in the steps before.
-    slowest: f64,
-    steps: f64,
-    /// The time that all ranks work.
-    busy: f64,
+    /// The time of each batch, by its number among those of all steps; 0 where a rank takes none.
+    times: Vec<f64>,
 }
 
 impl Clock {
@@ -264,21 +268,20 @@ impl Clock {
     }
 
     /// Adds the work of one rank.
-    fn work(&mut self, batch: BatchShape<'_>) {
-        let time = self.cost.of(batch);
-        self.slowest = self.slowest.max(time);
-        self.busy += time;
+    fn work(&mut self, number: usize, batch: BatchShape<'_>) {
+        put(&mut self.times, number, self.cost.of(batch), 0.0);
     }
 
-    /// Ends a step.
-    fn close(&mut self) {
-        self.steps += std::mem::take(&mut self.slowest);
+    /// The time of the slowest rank of each step, added up.
+    fn steps(&self, world_size: u32) -> f64 {
+        let steps = self.times.chunks(length(world_size.into()));
+        steps.map(|step| step.iter().copied().fold(0.0, f64::max)).sum()
     }
 
     /// The share of the time of all ranks in which they wait.
     fn waiting_share(&self, world_size: u32) -> f64 {
-        let all = self.steps * f64::from(world_size);
-        quotient((all - self.busy).max(0.0), all)
+        let all = self.steps(world_size) * f64::from(world_size);
+        quotient((all - self.times.iter().sum::<f64>()).max(0.0), all)
     }
 }
 
@@ -295,42 +298,23 @@ impl<'a> Walk<'a> {
     /// Counts all batches.
     fn walk(&mut self) -> Stats {
         let deal = self.plan.deal();
-        let dealt = deal.first()..deal.first() + deal.dealt();
-        // Batches from the start of the epoch that come again at its end.
-        let mut again = Vec::new();
         let mut named = self.plan.rule().listed().map(|_| HashSet::new());
-        let masks = self.plan.options().uneven == Uneven::Mask;
-        let repeated = if masks { 0 } else { deal.repeated() };
         for place in 0..self.plan.epoch.pools() {
             let pool = self.plan.pool(place);
             for index in 0..pool.len() {
                 let batch = pool.first + index;
-                if batch >= dealt.end && again.len() as u64 >= repeated {
-                    break;
-                }
+                let (once, again) = (deal.first_place(batch), deal.places_again(batch));
                 let parts = pool.parts(index, self.plan.recipe());
-                if let Some(named) = named.as_mut().filter(|_| batch < dealt.end) {
+                let first = !pool.fills(index);
+                if let Some(named) = named.as_mut().filter(|_| deal.is_earlier(batch) || once.is_some()) {
                     self.count_repeated(named, &parts);
                 }
-                if (again.len() as u64) < repeated {
-                    again.push(parts.clone());
+                if first && deal.is_earlier(batch) {
+                    self.pass(&self.plan.epoch.measure(&parts));
                 }
-                let first = !pool.fills(index);
-                match batch {
-                    batch if batch < dealt.start && first => self.pass(&self.plan.epoch.measure(&parts)),
-                    batch if dealt.contains(&batch) => self.take(batch - dealt.start, parts, first),
-                    _ => {}
-                }
+                again.into_iter().for_each(|place| self.take(place, parts.clone(), false));
+                once.into_iter().for_each(|place| self.take(place, parts.clone(), first));
             }
-        }
-        let mut again = again.iter().cycle();
-        for number in deal.dealt()..deal.dealt() + deal.repeated() {
-            let world_size = u64::from(self.stats.world_size);
-            // A masked batch is one of the same step. Its parts are there: the plan has this many steps and ranks.
-            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
-            let same = || self.plan.parts(number / world_size, rank).unwrap_or_default();
-            let parts = if masks { same() } else { again.next().cloned().unwrap_or_default() };
-            self.take(number, parts, false);
         }
         self.finish()
     }
@@ -351,14 +335,10 @@ impl<'a> Walk<'a> {
         self.stats.earlier_tokens += measure.real + measure.truncated_tokens;
     }
 
-    /// Counts a batch of this plan, in place `number`. It is dealt for the first time, or again.
-    fn take(&mut self, number: u64, parts: Parts, first: bool) {
-        let world_size = u64::from(self.stats.world_size);
-        if number.is_multiple_of(world_size) {
-            self.close_step();
-        }
+    /// Counts the batch of a rank at `step`. It is dealt for the first time, or again.
+    fn take(&mut self, (step, rank): (u64, u32), parts: Parts, first: bool) {
         let epoch = &self.plan.epoch;
-        let step = number / world_size;
+        let number = length(step * u64::from(self.stats.world_size) + u64::from(rank));
         let once = if first { epoch.measure(&parts) } else { Measure::default() };
         let banned = if first { self.measure_banned(step, &parts) } else { Measure::default() };
         self.stats.banned += banned.samples;
@@ -381,11 +361,11 @@ impl<'a> Walk<'a> {
         stats.dropped += measure.samples; // what is delivered, until `finish`
         stats.largest = stats.largest.max(filled.padded);
         let batch = epoch.batch_shape(&parts, &filled);
-        self.clock.work(batch);
+        self.clock.work(number, batch);
         if let Some(timed) = &mut self.timed {
-            timed.work(batch);
+            timed.work(number, batch);
         }
-        self.means.push(filled.real as f64 / filled.parts.max(1) as f64);
+        put(&mut self.means, number, Some(filled.real as f64 / filled.parts.max(1) as f64), None);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
     }
@@ -398,15 +378,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn close_step(&mut self) {
-        self.clock.close();
-        if let Some(timed) = &mut self.timed {
-            timed.close();
-        }
-    }
-
     fn finish(&mut self) -> Stats {
-        self.close_step();
         let mut stats = std::mem::take(&mut self.stats);
         let delivered = stats.dropped;
         stats.dropped = stats.samples + stats.repeated - delivered - stats.earlier - stats.banned;
@@ -416,13 +388,23 @@ impl<'a> Walk<'a> {
         stats.shapes = self.shapes.len() as u64;
         stats.imbalance = self.clock.waiting_share(stats.world_size);
         stats.mates_kept = self.plan.mates_kept();
-        stats.length_correlation = rank_correlation(&self.means);
+        let means: Vec<f64> = self.means.iter().flatten().copied().collect();
+        stats.length_correlation = rank_correlation(&means);
+        stats.chunks = self.plan.chunk_stats();
         let budget = self.plan.rule().budget();
         let counted = if self.plan.rule().counts_real() { stats.real } else { stats.padded };
         let room = |budget: u64| budget as f64 * stats.batches as f64;
         stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room);
         stats
     }
+}
+
+/// Puts a value at a place of a list, which grows as far as it has to.
+fn put<T: Clone>(list: &mut Vec<T>, place: usize, value: T, absent: T) {
+    if list.len() <= place {
+        list.resize(place + 1, absent);
+    }
+    list[place] = value;
 }
 
 /// The share of a number in another one, or 0 of nothing.

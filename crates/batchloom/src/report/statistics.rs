@@ -43,7 +43,8 @@ impl fmt::Display for Value {
 }
 
 impl Stats {
-    /// The statistics with their meanings, in the order of the fields.
+    /// The statistics with their meanings, in the order of the fields. Statistics of chunks are left out if there are
+    /// none.
     ///
     /// ```
     /// use batchloom::Plan;
@@ -92,7 +93,19 @@ impl Stats {
             ),
             ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
         ];
-        all.map(|(name, value, meaning)| Statistic { name, value, meaning }).to_vec()
+        let of_chunks = self.chunks.map(|chunks| {
+            [
+                ("chunks_open", Value::Count(chunks.chunks_open), "chunks that are open at a time"),
+                ("chunks_read", Value::Count(chunks.chunks_read), "chunks that all ranks together read"),
+                (
+                    "pairs_of_one_chunk",
+                    share(chunks.pairs_of_one_chunk),
+                    "share of the pairs of samples in a batch that are of one chunk",
+                ),
+            ]
+        });
+        let all = all.into_iter().chain(of_chunks.into_iter().flatten());
+        all.map(|(name, value, meaning)| Statistic { name, value, meaning }).collect()
     }
 }
 

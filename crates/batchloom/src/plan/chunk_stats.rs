@@ -1,0 +1,96 @@
+//! The costs of reading chunks: how well a window mixes them, and how many reads all ranks make.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use super::Plan;
+use super::epoch::Epoch;
+use super::pool::length;
+use crate::order::{ChunkWindow, Chunks};
+
+/// The most batches to look at for pairs, if samples all count the same, and the most samples of each.
+const MOST_BATCHES: u64 = 1024;
+const MOST_MATES: u64 = 64;
+
+/// The costs of reading chunks over all ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ChunkStats {
+    /// The number of chunks that are open at a time: 1 if nothing is shuffled, and all chunks if there are fewer than
+    /// may be open.
+    pub chunks_open: u64,
+    /// The number of chunks that all ranks together read. A chunk counts for each rank that needs it, and again for
+    /// each part of an epoch that a rank takes after the number of ranks has changed. Chunks without samples are not
+    /// read.
+    pub chunks_read: u64,
+    /// The share of the pairs of samples in a batch that are of one chunk: about `1 / chunks_open` in large chunks. All
+    /// pairs of the epoch count where sizes decide; otherwise of 64 neighbours in each of 1024 batches. `None` if
+    /// batches hold one sample each.
+    pub pairs_of_one_chunk: Option<f64>,
+}
+
+impl Plan {
+    /// The costs of reading chunks, if samples are read chunk by chunk.
+    pub(super) fn chunk_stats(&self) -> Option<ChunkStats> {
+        let window = self.epoch.draws.chunk_window()?;
+        Some(ChunkStats {
+            chunks_open: window.open(),
+            chunks_read: (0..self.world_size).map(|rank| self.count_chunks(window, rank)).sum(),
+            pairs_of_one_chunk: self.epoch.pairs_of_one_chunk(window.chunks()),
+        })
+    }
+
+    /// The number of chunks that a rank reads.
+    fn count_chunks(&self, window: &ChunkWindow, rank: u32) -> u64 {
+        let (mut open, mut read) = (HashSet::new(), 0);
+        for batches in self.deal().batches_of(rank) {
+            let positions = self.epoch.positions_read(batches.start, batches.end - 1);
+            if positions.is_empty() {
+                continue;
+            }
+            let slots = window.slot_of(positions.start)..window.slot_of(positions.end - 1) + 1;
+            let chunks = window.chunks_of_slots(slots);
+            // Chunks that these batches share with those before stay open.
+            read += chunks.iter().filter(|chunk| !open.contains(*chunk)).count() as u64;
+            open = chunks.into_iter().collect();
+        }
+        read
+    }
+}
+
+impl Epoch {
+    /// The share of the pairs of samples in a batch that are of one chunk. `None` if there is no pair.
+    fn pairs_of_one_chunk(&self, chunks: &Chunks) -> Option<f64> {
+        let (mut pairs, mut same) = (0, 0);
+        let mut count = |samples: &[u64]| {
+            let mut held: Vec<u64> = samples.iter().map(|&sample| chunks.chunk_of(sample)).collect();
+            held.sort_unstable();
+            pairs += count_pairs(held.len());
+            same +=
+                held.chunk_by(|one, other| one == other).map(|chunk| count_pairs(chunk.len())).sum::<u128>();
+        };
+        if self.uniform().is_none() {
+            self.each_batch(count);
+            return (pairs > 0).then(|| same as f64 / pairs as f64);
+        }
+        let batches = self.batches();
+        let looked_at = batches.min(MOST_BATCHES);
+        for place in 0..looked_at {
+            // place * batches / looked_at, whose product could exceed 64 bits.
+            let batch = place * (batches / looked_at) + place * (batches % looked_at) / looked_at;
+            let Some(positions) = self.positions(batch) else { break };
+            let positions = positions.start..positions.end.min(positions.start + MOST_MATES);
+            let mut samples = vec![0; length(positions.end - positions.start)];
+            self.draws.fill(positions.start, &mut samples);
+            count(&samples);
+        }
+        (pairs > 0).then(|| same as f64 / pairs as f64)
+    }
+}
+
+/// The number of pairs among `len` things.
+fn count_pairs(len: usize) -> u128 {
+    let len = len as u128;
+    len * len.saturating_sub(1) / 2
+}

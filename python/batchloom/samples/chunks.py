@@ -1,0 +1,32 @@
+"""Sizes of chunks that the user gives: checks, and conversion for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+from batchloom.errors import DataError
+from batchloom.samples.per_sample import read_each
+
+PerChunk = Sequence[int] | numpy.ndarray[Any, Any]
+"""One number for each chunk."""
+
+# Sums of sizes below this limit do not overflow: no plan has as many samples.
+MOST = 2**62
+
+
+def check_chunks(sizes: PerChunk) -> numpy.ndarray[Any, numpy.dtype[numpy.uint64]]:
+    """Return the number of samples in each chunk as uint64.
+
+    Raises:
+        DataError: There is more than one dimension; or a size is negative, fractional, NaN or above 2**62. The message
+            names the first such chunk.
+        DTypeError: The sizes are not numbers.
+    """
+    array = read_each("chunks", sizes, "iuf", expected="integers, the number of samples in each chunk")
+    wrong = ~((array >= 0) & (array <= MOST) & (array == numpy.floor(array)))
+    if wrong.any():
+        chunk = int(wrong.argmax())
+        raise DataError(f"chunk {chunk} has size {array[chunk]}; expected a whole number of samples, at least 0")
+    return numpy.ascontiguousarray(array, numpy.uint64)
