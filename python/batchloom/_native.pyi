@@ -153,6 +153,16 @@ class Dataset:
         variable: list[str] | None,
         skips: bool,
     ) -> Dataset: ...
+    @staticmethod
+    def in_chunks(
+        reader: Any,
+        chunk_sizes: Tensor,
+        lengths: Tensor | None,
+        variable: list[str] | None,
+        skips: bool,
+        chunks_open: int,
+    ) -> Dataset: ...
+    def chunk_counts(self) -> tuple[int, int]: ...
     def __len__(self) -> int: ...
     @staticmethod
     def concat(parts: list[Dataset], sources: bool) -> Dataset: ...

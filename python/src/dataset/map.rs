@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchloom::DType;
 use batchloom::dataset::{
-    FilledPart, Held, MapDataset, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
-    SampleLayout, SampleStructure, SourceError, Stop, sample_key,
+    FilledPart, Held, MapDataset, Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal,
+    Sample, SampleLayout, SampleStructure, SourceError, Stop, sample_key,
 };
 use batchloom::error::{Cause, Error, ReadError};
 use batchloom::loader::{ReadSamples, Region, SlotPlace, SlotTarget};
@@ -77,21 +77,13 @@ impl PythonReader {
         request: &ReadRequest<'_>,
         read: impl FnOnce(Python<'_>) -> PyResult<T>,
     ) -> batchloom::Result<T> {
-        let visit = Visit::begin();
-        let visited = visit.and_then(|_visit| {
-            let arrival = Arrival::now();
-            Python::try_attach(|py| {
-                let stay = arrival.enter(py);
-                // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
-                let done = mem::take(&mut *lock(&self.done));
-                drop(done);
-                let output = read(py).map_err(|error| reading_error(request, Box::new(error)));
-                let (spent, waited) = stay.leave(py);
-                request.clock.count(spent, waited);
-                output
-            })
+        let visited = visit_python(request.clock, |py| {
+            // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
+            let done = mem::take(&mut *lock(&self.done));
+            drop(done);
+            read(py)
         });
-        visited.unwrap_or_else(|| Err(reading_error(request, "the interpreter is ending".into())))
+        visited.map_err(|cause| reading_error(request, cause))
     }
 
     /// Reads samples here, one after the other.
@@ -272,6 +264,24 @@ impl PythonReader {
         };
         Ok(FilledPart { outcomes, objects: objects.map(Objects::new) })
     }
+}
+
+/// Runs a function in Python, unless the interpreter ends, and counts the time.
+pub(super) fn visit_python<T>(
+    clock: &ReadClock,
+    run: impl FnOnce(Python<'_>) -> PyResult<T>,
+) -> Result<T, SourceError> {
+    let visited = Visit::begin().and_then(|_visit| {
+        let arrival = Arrival::now();
+        Python::try_attach(|py| {
+            let stay = arrival.enter(py);
+            let output = run(py).map_err(|error| Box::new(error) as SourceError);
+            let (spent, waited) = stay.leave(py);
+            clock.count(spent, waited);
+            output
+        })
+    });
+    visited.unwrap_or_else(|| Err("the interpreter is ending".into()))
 }
 
 /// The part with all samples in their slots, which hold no objects.

@@ -1,5 +1,6 @@
 //! Datasets, as Python makes them.
 
+mod chunks;
 pub(crate) mod groups;
 pub(crate) mod map;
 pub(crate) mod part_end;
@@ -174,6 +175,24 @@ impl Dataset {
         skips: bool,
     ) -> PyResult<Self> {
         map::on_demand(reader, processes, whole, samples, sizes, variable, skips)
+    }
+
+    /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.
+    #[staticmethod]
+    fn in_chunks(
+        reader: Py<PyAny>,
+        chunk_sizes: &Tensor,
+        lengths: Option<&Tensor>,
+        variable: Option<Vec<String>>,
+        skips: bool,
+        chunks_open: u64,
+    ) -> PyResult<Self> {
+        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open)
+    }
+
+    /// The chunks that were read so far, and the most that were held at once.
+    fn chunk_counts(&self) -> (u64, u64) {
+        self.0.chunk_counts().map_or((0, 0), |counts| (counts.read, counts.most_held))
     }
 
     fn __len__(&self) -> usize {

@@ -56,7 +56,7 @@ pub use slot_place::SlotPlace;
 pub(crate) use slotted::{Described, Slotted, SlottedLengths, SlottedMask};
 pub(crate) use sources::FieldOfSources;
 pub(crate) use sparse::{CrowIndices, Densify, EntryField, EntryPart};
-pub(crate) use stack::Stack;
+pub(crate) use stack::{Stack, copy_rows};
 pub(crate) use taken::Taken;
 pub(crate) use tokens::{Passage, PassageOf, Passages, Pieces, TokenField, Tokens};
 pub(crate) use whole::WholeField;

@@ -208,7 +208,7 @@ const HUGE: usize = 1 << 20;
 
 /// Copies `count` rows from row `first` on, one after the other.
 #[inline]
-pub(super) fn copy_rows(array: &ChunkedTensor, first: usize, count: usize, target: &mut [u8]) {
+pub(crate) fn copy_rows(array: &ChunkedTensor, first: usize, count: usize, target: &mut [u8]) {
     match array.only_chunk() {
         Some((source, rows)) => copy_rows_of_chunk(source, rows, first, count, target),
         None => copy_rows_of_chunks(array, first, count, target),

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::collation::{CollateOptions, Collated, CollatedAhead, Collation};
+use super::map::InChunks;
 use super::map::reading::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
@@ -76,6 +77,11 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
 
     /// The reader of samples that are made on demand, or `None` if samples are taken from arrays.
     fn reader(&self) -> Option<&Arc<dyn Reader>> {
+        None
+    }
+
+    /// The chunks that samples are read in, if they are read a chunk at a time.
+    fn in_chunks(&self) -> Option<&InChunks> {
         None
     }
 

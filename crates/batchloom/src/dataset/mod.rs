@@ -33,11 +33,11 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, 
 use kind::Kind;
 pub(crate) use located::Located;
 pub(crate) use map::Banned;
-pub(crate) use map::BatchRead;
+pub(crate) use map::{BatchRead, InChunks};
 pub use map::{
-    FilledPart, Held, MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest,
-    Reader, Refusal, Sample, SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop,
-    sample_key,
+    ChunkCounts, ChunkField, ChunkSamples, ChunkSource, FilledPart, Held, MapDataset, MapDatasetBuilder,
+    Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng,
+    SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};
 use selected::Selected;
@@ -226,6 +226,11 @@ impl Dataset {
     pub fn most_rows(&self, samples: u64) -> Vec<(&str, usize)> {
         let samples = usize::try_from(samples).unwrap_or(usize::MAX).min(self.len());
         self.names().zip(self.0.most_rows(samples)).collect()
+    }
+
+    /// The chunks that were read so far, if samples are read a chunk at a time.
+    pub fn chunk_counts(&self) -> Option<ChunkCounts> {
+        self.0.reader()?.chunk_counts()
     }
 
     pub(crate) fn kind(&self) -> &dyn Kind {

@@ -15,8 +15,8 @@ use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
-use crate::dataset::Dataset;
 use crate::dataset::collation::CollateOptions;
+use crate::dataset::{Dataset, InChunks};
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;
@@ -312,6 +312,9 @@ impl LoaderBuilder {
         self.check_applicable()?;
         self.check_slots()?;
         self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
+        if let Some(InChunks { chunks, open }) = self.dataset.kind().in_chunks() {
+            self.plan = self.plan.chunks(chunks.clone()).chunks_open(*open);
+        }
         let options = self.plan.clone();
         (self.plan, self.collate.rows) =
             with_content(self.plan, &self.dataset, self.collate.shuffles_documents)?;

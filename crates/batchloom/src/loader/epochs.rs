@@ -67,7 +67,7 @@ impl Epochs {
         let fields = self.fields_of(&plan)?;
         Ok(Job {
             index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
-            demand: self.demand(),
+            demand: self.demand(&plan),
             fields,
             plan,
             rank,
@@ -116,8 +116,13 @@ impl Epochs {
     }
 
     /// The reader of samples for one iteration, if these are made on demand.
-    fn demand(&self) -> Option<Arc<Demand>> {
+    fn demand(&self, plan: &Plan) -> Option<Arc<Demand>> {
         let reader = Arc::clone(self.dataset.kind().reader()?);
+        let ahead = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
+        if let Some(chunks) = plan.chunks_at_once(ahead) {
+            // While all threads hold one that leaves, others come in.
+            reader.hold_chunks(usize::try_from(chunks).unwrap_or(usize::MAX).saturating_add(self.threads));
+        }
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
         Some(Arc::new(Demand {
             dataset,

@@ -41,6 +41,21 @@ impl Plan {
         })
     }
 
+    /// The most chunks that batches need at a time: a batch, and as many after it as are formed `ahead`; `None` if samples
+    /// are not read chunk by chunk. One pass over the slots of the window.
+    pub(crate) fn chunks_at_once(&self, ahead: u64) -> Option<u64> {
+        let window = self.epoch.draws.chunk_window()?;
+        let positions = self.epoch.positions_at_once(ahead);
+        let (mut most, mut first) = (0, 0);
+        for last in 0..window.slots() {
+            while window.positions(last).start >= window.positions(first).end.saturating_add(positions) {
+                first += 1;
+            }
+            most = most.max(last - first + 1);
+        }
+        Some((window.open() + most).min(window.chunks().len()).max(1))
+    }
+
     /// The number of chunks that a rank reads.
     fn count_chunks(&self, window: &ChunkWindow, rank: u32) -> u64 {
         let (mut open, mut read) = (HashSet::new(), 0);
@@ -60,6 +75,14 @@ impl Plan {
 }
 
 impl Epoch {
+    /// The most positions that `ahead` batches after a batch span, with it: whole pools, if sizes decide.
+    fn positions_at_once(&self, ahead: u64) -> u64 {
+        match self.uniform() {
+            Some(batch_size) => batch_size.saturating_mul(ahead.saturating_add(1)),
+            None => self.recipe.in_pool.saturating_mul(4),
+        }
+    }
+
     /// The share of the pairs of samples in a batch that are of one chunk. `None` if there is no pair.
     fn pairs_of_one_chunk(&self, chunks: &Chunks) -> Option<f64> {
         let (mut pairs, mut same) = (0, 0);

@@ -15,5 +15,11 @@ causes! {
              without it"
         )]
         OwnName { field: String } is Data,
+        /// Chunks are read once, in the order of a plan.
+        #[error(
+            "sample {sample} is selected after sample {before}, and samples are read in chunks; expected each sample once, \
+             in the order in which they are stored: sort the numbers"
+        )]
+        ChunkOrder { sample: u64, before: u64 } is Argument,
     }
 }

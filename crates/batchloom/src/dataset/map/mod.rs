@@ -4,6 +4,7 @@
 //! before anything is read. A block is one batch. Its samples are read first, by all threads; only then are its fields
 //! known, and the block is laid out like any other.
 
+mod chunk_reader;
 mod error;
 pub(super) mod reading;
 mod source;
@@ -13,6 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use crate::sync::ReadClock;
+use chunk_reader::ChunkReader;
+pub use chunk_reader::{ChunkCounts, ChunkField, ChunkSamples, ChunkSource};
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
@@ -32,6 +35,7 @@ use crate::collate::{
 };
 use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
+use crate::order::Chunks;
 use crate::{ChunkedTensor, DType, Result, Tensor};
 use error::MapCause;
 
@@ -72,6 +76,8 @@ pub struct MapDataset {
     sizes: Option<Sizes>,
     variable: Option<Vec<String>>,
     on_error: OnError,
+    /// The chunks that samples are read in, and how many are mixed at a time, if these are read as a whole.
+    in_chunks: Option<InChunks>,
     /// The samples that were selected from the reader's samples, if some were.
     selection: Option<Selection>,
 }
@@ -84,6 +90,15 @@ pub struct MapDatasetBuilder {
     sizes: Option<Vec<u32>>,
     variable: Option<Vec<String>>,
     on_error: OnError,
+    in_chunks: Option<InChunks>,
+}
+
+/// The chunks that samples are read in.
+#[derive(Debug, Clone)]
+pub(crate) struct InChunks {
+    pub(crate) chunks: Chunks,
+    /// The number of chunks that are mixed at a time; `None` for the default of plans.
+    pub(crate) open: Option<u64>,
 }
 
 crate::brief::debug_in_brief!(MapDatasetBuilder, [reader, samples, variable, on_error], [sizes]);
@@ -101,7 +116,22 @@ impl MapDataset {
     /// The options of a dataset of samples that a front end reads.
     #[doc(hidden)]
     pub fn with_reader(reader: Arc<dyn Reader>, samples: u64) -> MapDatasetBuilder {
-        MapDatasetBuilder { reader, samples, sizes: None, variable: None, on_error: OnError::Raise }
+        MapDatasetBuilder {
+            reader,
+            samples,
+            sizes: None,
+            variable: None,
+            on_error: OnError::Raise,
+            in_chunks: None,
+        }
+    }
+
+    /// The options of a dataset of samples that are read a chunk at a time. Loaders mix samples in a window over
+    /// [chunks](crate::plan::PlanBuilder::chunks), and hold the chunks that batches need.
+    pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
+        let (samples, in_chunks) = (chunks.samples(), InChunks { chunks: chunks.clone(), open: None });
+        let reader = ChunkReader::new(Box::new(source), chunks);
+        MapDatasetBuilder { in_chunks: Some(in_chunks), ..Self::with_reader(Arc::new(reader), samples) }
     }
 
     /// The number of samples.
@@ -112,6 +142,26 @@ impl MapDataset {
     /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
+    }
+}
+
+impl InChunks {
+    /// The chunks of selected samples, in the order in which they are stored.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if samples are selected in another order, or twice.
+    fn select(&self, selection: &Selection) -> Result<Self> {
+        let (mut sizes, mut last) = (vec![0; usize::try_from(self.chunks.len()).unwrap_or(0)], None);
+        for sample in selection.iter() {
+            if last.is_some_and(|last| last >= sample) {
+                return Err(MapCause::ChunkOrder { sample, before: last.unwrap_or(0) }.into());
+            }
+            last = Some(sample);
+            if sample < self.chunks.samples() {
+                sizes[usize::try_from(self.chunks.chunk_of(sample)).unwrap_or(0)] += 1;
+            }
+        }
+        Ok(Self { chunks: Chunks::new(sizes), open: self.open })
     }
 }
 
@@ -147,18 +197,26 @@ impl MapDatasetBuilder {
         self
     }
 
+    /// Sets the number of chunks whose samples are mixed at a time, for samples that are read a chunk at a time. Default:
+    /// the default of plans.
+    #[must_use]
+    pub fn chunks_open(mut self, chunks_open: u64) -> Self {
+        self.in_chunks = self.in_chunks.map(|in_chunks| InChunks { open: Some(chunks_open), ..in_chunks });
+        self
+    }
+
     /// Builds the dataset.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
-        let Self { reader, samples, sizes, variable, on_error } = self;
+        let Self { reader, samples, sizes, variable, on_error, in_chunks } = self;
         if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
             return Err(BatchingCause::SizesLength { found: count, samples }.into());
         }
         let (sizes, selection) = (sizes.map(Sizes::new), None);
-        Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
+        Ok(MapDataset { reader, samples, sizes, variable, on_error, in_chunks, selection })
     }
 }
 
@@ -193,6 +251,10 @@ impl Kind for MapDataset {
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
+        let in_chunks = match self.in_chunks.as_ref().map(|it| it.select(selection)).transpose() {
+            Ok(in_chunks) => in_chunks,
+            Err(error) => return Some(Err(error)),
+        };
         let chosen = Chosen::new(Arc::clone(&self.reader), selection.clone());
         let outer = self.selection.as_ref();
         let text = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer));
@@ -201,6 +263,7 @@ impl Kind for MapDataset {
             reader: Arc::new(chosen),
             samples: selection.len(),
             sizes,
+            in_chunks,
             selection: Some(text),
             ..self.clone()
         };
@@ -243,6 +306,10 @@ impl Kind for MapDataset {
         let members = Members { samples: vec![sample], ..Members::of_count(1, 0) };
         let fields = collated.collation.names.iter().zip(&collated.collation.forms);
         fields.map(|(name, form)| Ok((name.clone(), form_one(&**form, &members)?))).collect()
+    }
+
+    fn in_chunks(&self) -> Option<&InChunks> {
+        self.in_chunks.as_ref()
     }
 
     fn reader(&self) -> Option<&Arc<dyn Reader>> {

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::chunk_reader::ChunkCounts;
 use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
@@ -195,6 +196,14 @@ pub trait Reader: Debug + Send + Sync {
         false
     }
 
+    /// Sets the most chunks to hold at a time, for readers of whole chunks.
+    fn hold_chunks(&self, _most: usize) {}
+
+    /// The counts of a reader of whole chunks so far.
+    fn chunk_counts(&self) -> Option<ChunkCounts> {
+        None
+    }
+
     /// Reads samples of an expected layout, straight into their slots: `slots` has the memory of all of them for each
     /// field, and has it again afterwards. The slots of samples that were not read hold anything.
     ///
@@ -321,6 +330,14 @@ impl Reader for Chosen {
 
     fn makes_batches(&self) -> bool {
         self.whole.makes_batches()
+    }
+
+    fn hold_chunks(&self, most: usize) {
+        self.whole.hold_chunks(most);
+    }
+
+    fn chunk_counts(&self) -> Option<ChunkCounts> {
+        self.whole.chunk_counts()
     }
 
     fn read_into(

@@ -1,0 +1,301 @@
+"""Samples that are read a chunk at a time: HDF5, Zarr, row groups, a database, or whatever else has cheap runs of rows.
+
+Promises:
+
+- A chunk is read by one call, and once as long as the engine holds it; threads read several chunks at a time.
+- Which samples share a batch is decided from sizes, before any chunk is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import answer_unknown_keywords, choice, integer
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.map.map_dataset import ON_ERROR
+from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
+from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
+from batchloom.dataset.map.structure import Structure, Structures
+from batchloom.dataset.object_field import ObjectField
+from batchloom.dataset.samples import Memory, Recipe, override
+from batchloom.dataset.tables import read_field
+from batchloom.dataset.variable import Variable
+from batchloom.errors import ArgumentError, DataError, DTypeError, SampleError, many
+from batchloom.samples.chunks import check_chunks
+from batchloom.samples.sizes import Sizes
+
+if TYPE_CHECKING:
+    from batchloom.collate.fields import Fields
+
+Array = numpy.ndarray[Any, Any]
+
+
+class ChunkCounts(NamedTuple):
+    """What was read so far, by all loaders of a dataset."""
+
+    read: int
+    """The chunks that were read, each time that they were."""
+    most_held: int
+    """The most chunks that were held, or were being read, at once."""
+
+
+@answer_unknown_keywords
+class ChunkDataset(Dataset[Any]):
+    """Samples that are read a chunk at a time: one call for many samples, in place of one for each.
+
+        rows = h5py.File("train.h5")["x"]
+        sizes = [1000] * (len(rows) // 1000)
+        dataset = bl.ChunkDataset(sizes, lambda chunk: rows[1000 * chunk : 1000 * (chunk + 1)])
+        loader = bl.DataLoader(dataset, batch_size=64, shuffle=True)
+
+    Samples are shuffled in a window over chunks, which come in random order: each batch mixes the samples of
+    ``chunks_open`` chunks. Every sample comes once in an epoch, runs resume exactly, and each rank reads chunks of its
+    own. Without ``shuffle``, chunks are read as stored.
+
+    Threads of the loader call ``read``, for several chunks at a time. The chunks that batches need are held:
+    ``chunks_open`` of them, those that the batches ahead reach, and one for each thread. The chunk that was used the
+    longest time ago leaves first.
+
+    Args:
+        sizes: The number of samples in each chunk.
+        read: A function that returns the samples of a chunk by its number: an array with a row for each sample, or a
+            tuple or a dict of arrays, or of whatever a :class:`SequenceDataset` takes as a field (Arrow lists, lists of
+            arrays, values with offsets). An Arrow record batch, a table or a frame stands for a dict of its columns.
+            The arrays have memory of their own.
+        lengths: The size of each sample, where samples differ in size: numbers to sort, count and budget by.
+        columns: The names of the fields that are as long as the size of their sample; places, for samples that are
+            tuples. ``None`` for all with at least one dimension.
+        chunks_open: The number of chunks whose samples are mixed at a time.
+        on_error: ``"raise"`` makes a batch with samples of a chunk that cannot be read an error. ``"skip"`` puts zeros
+            in their places, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere.
+
+    Raises:
+        ArgumentError: ``read`` is no function, or an option is unknown.
+        DataError: Sizes are no numbers from 0 on, there is no sample, or lengths are not one for each sample.
+    """
+
+    _samples: ChunkSamples
+
+    def __init__(
+        self,
+        sizes: Any,
+        read: Callable[[int], Any],
+        *,
+        lengths: Any = None,
+        columns: Sequence[str | int] | None = None,
+        chunks_open: int = 16,
+        on_error: str = "raise",
+    ) -> None:
+        if not callable(read):
+            raise ArgumentError(f"read is a {type(read).__name__}; expected a function of the number of a chunk")
+        columns = [columns] if isinstance(columns, str | int) else columns
+        options = ReadOptions(None if columns is None else tuple(columns), choice("on_error", on_error, ON_ERROR))
+        source = ChunkSource(numpy.array(check_chunks(sizes)), read)
+        self._samples = ChunkSamples(source, lengths, options, integer("chunks_open", chunks_open, least=1))
+
+    @property
+    def chunks(self) -> Array:
+        """The number of samples in each chunk."""
+        return self._samples.source.sizes
+
+    @property
+    def read(self) -> Callable[[int], Any]:
+        """The function that returns the samples of a chunk."""
+        return self._samples.source.read
+
+    @property
+    def lengths(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        return self._samples.sizes()
+
+    @property
+    def columns(self) -> tuple[str | int, ...] | None:
+        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
+        return self._samples.options.columns
+
+    @property
+    def chunks_open(self) -> int:
+        """The number of chunks whose samples are mixed at a time."""
+        return self._samples.chunks_open
+
+    @property
+    def on_error(self) -> str:
+        """``"raise"`` or ``"skip"``."""
+        return self._samples.options.on_error
+
+    @property
+    def counts(self) -> ChunkCounts:
+        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
+        return ChunkCounts(*self._samples.engine().chunk_counts())
+
+    def __repr__(self) -> str:
+        return f"ChunkDataset({many(len(self.chunks), 'chunk')}; {many(len(self), 'sample')})"
+
+
+class ChunkSource:
+    """Chunks by number, and the samples in them.
+
+    Attributes:
+        sizes: The number of samples in each chunk; int64.
+        read: The function that returns the samples of a chunk.
+    """
+
+    def __init__(self, sizes: Array, read: Callable[[int], Any]) -> None:
+        self.sizes, self.read = sizes, read
+        self._ends = numpy.cumsum(sizes)
+
+    def __len__(self) -> int:
+        """Return the number of samples of all chunks."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def first(self, chunk: int) -> int:
+        """Return the number of the first sample of a chunk."""
+        return int(self._ends[chunk]) - int(self.sizes[chunk])
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples, each from a chunk that is read for it: for a look at single samples."""
+        for number in numbers:
+            if stop:
+                break
+            chunk = int(numpy.searchsorted(self._ends, number, side="right"))
+            try:
+                fields = read_chunk(self.read(chunk))
+                sample = fields.sample(number - self.first(chunk))
+            except Exception as error:
+                sample = Refused(make_sample_error(number, None, describe_error(error)), error)
+            yield sample
+
+    def item(self, number: int) -> Any:
+        """Return nothing: an error shows no item."""
+        return None
+
+
+class ChunkFields(NamedTuple):
+    """The samples of a chunk, field by field."""
+
+    kind: type[Any]
+    """``dict``, ``tuple``, or ``list`` for a single array."""
+    fields: dict[Any, Any]
+
+    def sample(self, row: int) -> Any:
+        """Return one sample."""
+        values = {key: field.row(row) for key, field in self.fields.items()}
+        if self.kind is dict:
+            return values
+        return tuple(values.values()) if self.kind is tuple else values[0]
+
+
+def read_chunk(chunk: Any) -> ChunkFields:
+    """Return the fields of what a function returned for a chunk.
+
+    Raises:
+        DataError: It holds no field, or a field is no array.
+        DTypeError: A field holds objects.
+    """
+    kind: type[Any] = dict
+    parts: dict[Any, Any]
+    if isinstance(chunk, Mapping):
+        parts = dict(chunk)
+    elif hasattr(type(chunk), "column_names") or hasattr(chunk, "schema"):
+        parts = {name: chunk[name] for name in _column_names(chunk)}
+    elif hasattr(type(chunk), "columns"):
+        parts = {name: chunk[name] for name in chunk.columns}
+    elif isinstance(chunk, tuple):
+        kind, parts = tuple, dict(enumerate(chunk))
+    else:
+        kind, parts = list, {0: chunk}
+    if not parts:
+        raise DataError(f"it is an empty {type(chunk).__name__}; expected an array, or a tuple or a dict of arrays")
+    fields = {key: read_field(str(key), part) for key, part in parts.items()}
+    for key, field in fields.items():
+        if isinstance(field, ObjectField):
+            raise DTypeError(f"field {key} holds objects, as {field.values[0]!r:.80}; expected numbers in chunks")
+    return ChunkFields(kind, fields)
+
+
+def _column_names(table: Any) -> list[str]:
+    names = getattr(table, "column_names", None)
+    return list(table.schema.names if names is None else names)
+
+
+class ChunkReader:
+    """Reads chunks for the engine, and finds out the structure of samples."""
+
+    def __init__(self, source: ChunkSource) -> None:
+        self._source, self.structures = source, Structures()
+
+    def read_chunk(self, chunk: int) -> tuple[Structure, list[Any]]:
+        """Return the structure of the samples of a chunk, and each field as the engine has it.
+
+        Raises:
+            SampleError: The chunk cannot be read, or holds no arrays of numbers.
+        """
+        try:
+            return self._read(chunk)
+        except Exception as error:
+            first = self._source.first(chunk)
+            raise SampleError(f"chunk {chunk} could not be read: {describe_error(error)}", first) from error
+
+    def _read(self, chunk: int) -> tuple[Structure, list[Any]]:
+        found = read_chunk(self._source.read(chunk))
+        structure, _ = self.structures.take_apart(found.sample(0), 1, {})
+        by_name = {str(key): field for key, field in found.fields.items()}
+        ordered = [by_name[name] for name in structure.names]
+        return structure, [field.sequences if isinstance(field, Variable) else field.tensor for field in ordered]
+
+
+class ChunkSamples(OnDemandSamples[ChunkSource]):
+    """Samples that are read a chunk at a time.
+
+    Attributes:
+        chunks_open: The number of chunks whose samples are mixed at a time.
+    """
+
+    def __init__(
+        self, source: ChunkSource, lengths: Any = None, options: ReadOptions | None = None, chunks_open: int = 16
+    ) -> None:
+        if not len(source):
+            raise DataError("sizes hold no sample; expected at least one sample in a chunk")
+        super().__init__(source, lengths, options)
+        self.chunks_open = chunks_open
+        self._chunks = ChunkReader(source)
+        # Chunks that are held serve all loaders.
+        self._whole = self._make_chunk_engine()
+
+    @override
+    def recipe(self) -> Recipe:
+        return ChunkSamples, (self.source, self.own_sizes, self.options, self.chunks_open)
+
+    @override
+    def engine(self) -> _native.Dataset:
+        return self._whole if self.selection is None else self._whole.select(self.selection)
+
+    @override
+    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
+        if fields.whole is not None:
+            raise ArgumentError(
+                "collate is a function of whole batches, and samples are read in chunks; expected slots of single "
+                "fields, as in fields={'x': bl.Field(slot=...)}, or a function that read() calls for a whole chunk"
+            )
+        if fields.slot_functions:
+            name = next(iter(fields.slot_functions))
+            raise ArgumentError(
+                f"fields has a function for the slot of {name}, and samples are read in chunks; expected bl.Pad, "
+                "bl.Crop or bl.Resize, or a function that read() calls for a whole chunk"
+            )
+        return self.engine(), None
+
+    @override
+    def late_schema(self, columns: Any, nesting: str) -> Any:
+        self._reader.structures.add(self._chunks.structures.of_text(nesting))
+        return super().late_schema(columns, nesting)
+
+    def _make_chunk_engine(self) -> _native.Dataset:
+        lengths = None if self.own_sizes is None else _native.borrow(self.own_sizes, "lengths")
+        fields = None if self.options.columns is None else self._variable
+        sizes = _native.borrow(self.source.sizes, "sizes")
+        skips = self.options.on_error == "skip"
+        return _native.Dataset.in_chunks(self._chunks, sizes, lengths, fields, skips, self.chunks_open)

@@ -1,0 +1,68 @@
+//! Samples that Python reads a chunk at a time.
+
+use std::fmt::Debug;
+
+use batchloom::dataset::{
+    ChunkField, ChunkSamples, ChunkSource, MapDataset, OnError, ReadClock, SampleStructure, SourceError,
+};
+use batchloom::order::Chunks;
+use pyo3::prelude::*;
+
+use super::map::visit_python;
+use super::{Dataset, SequenceField};
+use crate::batching::sizes;
+use crate::dlpack::Tensor;
+use crate::error::{DataError, raise};
+
+/// Reads chunks with an object of Python: of batchloom/dataset/map/chunk_dataset.py.
+struct PythonChunks(Py<PyAny>);
+
+/// The structure of samples, and each of their fields.
+type Fields<'py> = (Bound<'py, PyAny>, Vec<SequenceField<'py>>);
+
+impl ChunkSource for PythonChunks {
+    fn read(&self, chunk: u64, clock: &ReadClock) -> Result<ChunkSamples, SourceError> {
+        visit_python(clock, |py| {
+            let (structure, fields): Fields<'_> =
+                self.0.bind(py).call_method1("read_chunk", (chunk,))?.extract()?;
+            let names: Vec<String> = structure.getattr("names")?.extract()?;
+            let nesting: String = structure.getattr("text")?.extract()?;
+            let structure = SampleStructure { names: names.into(), nesting: nesting.into() };
+            let field = |field| match field {
+                SequenceField::Variable(lists) => ChunkField::Lists(lists.0.clone()),
+                SequenceField::Fixed(rows) => ChunkField::Rows(rows.into()),
+            };
+            Ok(ChunkSamples::nested(structure, fields.into_iter().map(field).collect()))
+        })
+    }
+}
+
+impl Debug for PythonChunks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("PythonChunks")
+    }
+}
+
+/// A dataset of the samples of chunks that `object` reads; `chunk_sizes` are uint64.
+pub(super) fn in_chunks(
+    object: Py<PyAny>,
+    chunk_sizes: &Tensor,
+    lengths: Option<&Tensor>,
+    variable: Option<Vec<String>>,
+    skips: bool,
+    chunks_open: u64,
+) -> PyResult<Dataset> {
+    let chunk_sizes = chunk_sizes.0.as_slice::<u64>();
+    let chunk_sizes =
+        chunk_sizes.ok_or_else(|| DataError::new_err("sizes are no compact array of uint64"))?;
+    let chunks = Chunks::new(chunk_sizes.iter().copied());
+    let mut dataset = MapDataset::in_chunks(chunks, PythonChunks(object)).chunks_open(chunks_open);
+    if let Some(lengths) = lengths {
+        dataset = dataset.sizes(sizes(lengths)?.to_vec());
+    }
+    if let Some(variable) = variable {
+        dataset = dataset.variable(variable);
+    }
+    let dataset = dataset.on_error(if skips { OnError::Skip } else { OnError::Raise });
+    dataset.build().map(|dataset| Dataset(dataset.into())).map_err(|error| raise(&error))
+}
