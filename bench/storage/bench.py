@@ -1,12 +1,13 @@
 """Measure data in several chunks beside the same data in one array, and beside the ways of today.
 
-    python -m bench storage [--only rows|documents|shards|taken] [--rounds 5] [--scale 0.1] [--output FILE]
+    python -m bench storage [--only rows|documents|shards|taken|chunks] [--rounds 5] [--scale 0.1] [--output FILE]
 
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
-Promises:
+``chunks``: the rows of 1 KB in a file of NumPy, read 1000 at a time and mixed in windows of 16 chunks, beside pools of
+16 chunks by hand, and beside the map of the file, shuffled whole. Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
@@ -40,7 +41,7 @@ from bench.harness.report import report
 ROWS, WIDTH, BATCH = 400_000, 256, 64
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
-TAKEN, PER_BATCH = 10_000_000, 1000
+TAKEN, PER_BATCH, OPEN = 10_000_000, 1000, 16
 FEW, MANY = 31, 10_000
 MEASURED_BATCHES, WORKERS = 200, 2
 SEED = 0
@@ -213,7 +214,47 @@ def _take(dataset: Any) -> None:
     bl.DataLoader(dataset, BATCH, shuffle=True)
 
 
-PARTS = {"rows": measure_rows, "documents": measure_documents, "shards": measure_shards, "taken": measure_taken}
+def measure_chunks(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+    """Measure rows that are read a chunk at a time."""
+    rows = max(round(ROWS * scale) // PER_BATCH, OPEN) * PER_BATCH
+    numpy.save(folder / "x.npy", numpy.random.default_rng(SEED).random((rows, WIDTH), numpy.float32))
+    table = numpy.load(folder / "x.npy", mmap_mode="r")
+
+    def read(chunk: int) -> Any:
+        return numpy.array(table[PER_BATCH * chunk : PER_BATCH * (chunk + 1)])
+
+    def by_hand() -> None:
+        order = numpy.random.default_rng(SEED)
+        chunks = order.permutation(rows // PER_BATCH)
+        for first in range(0, len(chunks), OPEN):
+            pool = numpy.concatenate([read(chunk) for chunk in chunks[first : first + OPEN]])
+            places = order.permutation(len(pool))
+            for start in range(0, len(pool), BATCH):
+                pool[places[start : start + BATCH]]
+
+    dataset = bl.ChunkDataset([PER_BATCH] * (rows // PER_BATCH), read, chunks_open=OPEN)
+    loader = bl.DataLoader(dataset, BATCH, shuffle=True)
+    for step, batch in enumerate(loader):
+        assert numpy.array_equal(batch, table[loader.plan(0)[step]])
+    pools, whole = "pools by hand", "the map, shuffled whole"
+    candidates = [
+        Candidate(LOOM, epoch(loader)),
+        Candidate(pools, by_hand),
+        Candidate(whole, epoch(bl.DataLoader(bl.TensorDataset(table), BATCH, shuffle=True))),
+    ]
+    timings = interleave("chunks", candidates, rounds)
+    claims = [Claim.of_ratio("chunks: pools by hand, times batchloom's", timings[pools], timings[LOOM], ">=", 0.7)]
+    facts = {"part": "chunks", "rows": rows, "chunks_read": dataset.counts.read, "most_held": dataset.counts.most_held}
+    return {**facts, **report("chunks", timings, claims, {}, bar=(whole, whole))}
+
+
+PARTS = {
+    "rows": measure_rows,
+    "documents": measure_documents,
+    "shards": measure_shards,
+    "taken": measure_taken,
+    "chunks": measure_chunks,
+}
 
 
 def main() -> None:

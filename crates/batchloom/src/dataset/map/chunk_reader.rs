@@ -17,6 +17,7 @@ use super::source::{SampleStructure, SourceError};
 use crate::collate::copy_rows;
 use crate::error::Cause;
 use crate::order::Chunks;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, ReadClock};
 use crate::tensor::buffer::Region;
 use crate::tensor::{ChunkedTensor, Sequences};
@@ -58,6 +59,8 @@ pub trait ChunkSource: Debug + Send + Sync + 'static {
 pub struct ChunkSamples {
     structure: SampleStructure,
     fields: Vec<ChunkField>,
+    /// The layout of all samples, unless there are lists, whose lengths differ.
+    shared: Option<SampleLayout>,
 }
 
 /// One field of the samples of a chunk.
@@ -133,13 +136,22 @@ impl ChunkSamples {
     pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, ChunkField)>) -> Self {
         let (names, fields): (Vec<String>, Vec<ChunkField>) =
             fields.into_iter().map(|(name, field)| (name.into(), field)).unzip();
-        Self { structure: SampleStructure { names: names.into(), nesting: "".into() }, fields }
+        Self::nested(SampleStructure { names: names.into(), nesting: "".into() }, fields)
     }
 
     /// Samples with fields that are nested in a way that a front end knows.
     #[doc(hidden)]
     pub fn nested(structure: SampleStructure, fields: Vec<ChunkField>) -> Self {
-        Self { structure, fields }
+        let mut samples = Self { structure, fields, shared: None };
+        let are_rows =
+            samples.fields.iter().all(|field| matches!(field, ChunkField::Rows(_)) && field.len().is_some());
+        samples.shared = are_rows.then(|| samples.layout(0));
+        samples
+    }
+
+    /// Returns true if a sample has a layout.
+    fn has_layout(&self, sample: usize, expected: &SampleLayout) -> bool {
+        self.shared.as_ref().map_or_else(|| self.layout(sample) == *expected, |layout| layout == expected)
     }
 
     /// The layout of a sample.
@@ -199,6 +211,8 @@ pub(super) struct ChunkReader {
     chunks: Chunks,
     store: Mutex<Store>,
     changed: Condvar,
+    /// The number of threads that wait.
+    waiting: AtomicUsize,
 }
 
 /// The end of a wait for a chunk.
@@ -217,11 +231,24 @@ const PATIENCE: Duration = Duration::from_millis(50);
 impl ChunkReader {
     pub(super) fn new(source: Box<dyn ChunkSource>, chunks: Chunks) -> Self {
         let store = Store { limit: 1, ..Store::default() };
-        Self { source, chunks, store: Mutex::new(store), changed: Condvar::new() }
+        Self {
+            source,
+            chunks,
+            store: Mutex::new(store),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait for a chunk, or for room. One that begins to wait just now wakes by itself soon.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
@@ -270,8 +297,10 @@ impl ChunkReader {
                 store.counts.most_held = store.counts.most_held.max(held);
                 return Awaited::Turn;
             }
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             let waited = self.changed.wait_timeout(store, PATIENCE);
             store = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -294,7 +323,7 @@ impl ChunkReader {
             each(read.as_deref(), &rows)?;
             // A thread that waits for room may have it once this chunk is not in use.
             drop(read);
-            self.changed.notify_all();
+            self.wake();
         }
         Ok(true)
     }
@@ -313,7 +342,7 @@ impl Drop for Turn<'_> {
             store.slots.remove(&self.chunk);
         }
         drop(store);
-        self.reader.changed.notify_all();
+        self.reader.wake();
     }
 }
 
@@ -371,11 +400,9 @@ impl Reader for ChunkReader {
                     return Ok(());
                 }
             };
-            // The samples of a chunk have one layout, unless they are lists.
-            let has_lists = chunk.fields.iter().any(|field| matches!(field, ChunkField::Lists(_)));
-            let same = (!has_lists).then(|| chunk.layout(0) == *expected);
+            let all_fit = chunk.shared.as_ref().is_some_and(|layout| layout == expected);
             for &(place, row) in rows {
-                if !same.unwrap_or_else(|| chunk.layout(row) == *expected) {
+                if !all_fit && !chunk.has_layout(row, expected) {
                     outcomes[place] = Some(Err(Refusal::Differs(chunk.layout(row))));
                     continue;
                 }
@@ -395,7 +422,7 @@ impl Reader for ChunkReader {
 
     fn hold_chunks(&self, most: usize) {
         self.store().limit = most;
-        self.changed.notify_all();
+        self.wake();
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
