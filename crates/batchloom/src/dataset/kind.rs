@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::collation::{CollateOptions, Collated, CollatedAhead, Collation};
-use super::map::InChunks;
+use super::map::in_chunks::InChunks;
 use super::map::reading::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};

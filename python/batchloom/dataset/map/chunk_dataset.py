@@ -34,7 +34,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 class ChunkCounts(NamedTuple):
-    """What was read so far, by all loaders of a dataset."""
+    """The counts of the chunks that all loaders of a dataset have read so far."""
 
     read: int
     """The chunks that were read, each time that they were."""

@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::in_chunks::ChunkCounts;
 use super::reading::{FilledPart, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop};
 use super::source::{SampleStructure, SourceError};
 use crate::collate::copy_rows;
@@ -193,16 +194,6 @@ struct Store {
     limit: usize,
     /// The number of chunks that were read, and the most that were held or being read at once.
     counts: ChunkCounts,
-}
-
-/// What a store of chunks has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ChunkCounts {
-    /// The chunks that were read, each time that they were.
-    pub read: u64,
-    /// The most chunks that were held, or were being read, at once.
-    pub most_held: u64,
 }
 
 /// A reader of samples that reads whole chunks.

@@ -6,6 +6,7 @@
 
 mod chunk_reader;
 mod error;
+pub(super) mod in_chunks;
 pub(super) mod reading;
 mod source;
 
@@ -15,7 +16,9 @@ use std::sync::Arc;
 
 pub use crate::sync::ReadClock;
 use chunk_reader::ChunkReader;
-pub use chunk_reader::{ChunkCounts, ChunkField, ChunkSamples, ChunkSource};
+pub use chunk_reader::{ChunkField, ChunkSamples, ChunkSource};
+pub use in_chunks::ChunkCounts;
+pub(crate) use in_chunks::InChunks;
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
@@ -93,14 +96,6 @@ pub struct MapDatasetBuilder {
     in_chunks: Option<InChunks>,
 }
 
-/// The chunks that samples are read in.
-#[derive(Debug, Clone)]
-pub(crate) struct InChunks {
-    pub(crate) chunks: Chunks,
-    /// The number of chunks that are mixed at a time; `None` for the default of plans.
-    pub(crate) open: Option<u64>,
-}
-
 crate::brief::debug_in_brief!(MapDatasetBuilder, [reader, samples, variable, on_error], [sizes]);
 
 impl MapDataset {
@@ -142,26 +137,6 @@ impl MapDataset {
     /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
-    }
-}
-
-impl InChunks {
-    /// The chunks of selected samples, in the order in which they are stored.
-    ///
-    /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if samples are selected in another order, or twice.
-    fn select(&self, selection: &Selection) -> Result<Self> {
-        let (mut sizes, mut last) = (vec![0; usize::try_from(self.chunks.len()).unwrap_or(0)], None);
-        for sample in selection.iter() {
-            if last.is_some_and(|last| last >= sample) {
-                return Err(MapCause::ChunkOrder { sample, before: last.unwrap_or(0) }.into());
-            }
-            last = Some(sample);
-            if sample < self.chunks.samples() {
-                sizes[usize::try_from(self.chunks.chunk_of(sample)).unwrap_or(0)] += 1;
-            }
-        }
-        Ok(Self { chunks: Chunks::new(sizes), open: self.open })
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk_reader::ChunkCounts;
+use super::in_chunks::ChunkCounts;
 use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
