@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::in_chunks::ChunkCounts;
@@ -19,7 +19,7 @@ use crate::collate::copy_rows;
 use crate::error::Cause;
 use crate::order::Chunks;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, ReadClock};
+use crate::sync::{Condvar, Mutex, MutexGuard, ReadClock, process};
 use crate::tensor::buffer::Region;
 use crate::tensor::{ChunkedTensor, Sequences};
 use crate::{DType, Result, Tensor, memory};
@@ -200,10 +200,50 @@ struct Store {
 pub(super) struct ChunkReader {
     source: Box<dyn ChunkSource>,
     chunks: Chunks,
+    held: Holding,
+}
+
+/// The chunks that one process holds. A process that was forked has a store of its own: threads that held the lock of
+/// this one, or were reading a chunk, are not there.
+struct Holding {
+    process: u32,
     store: Mutex<Store>,
     changed: Condvar,
     /// The number of threads that wait.
     waiting: AtomicUsize,
+    /// The chunks of a process that was forked from this one.
+    forked: OnceLock<Box<Self>>,
+}
+
+impl Holding {
+    fn new() -> Self {
+        Self {
+            process: process::id(),
+            store: Mutex::new(Store { limit: 1, ..Store::default() }),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            forked: OnceLock::new(),
+        }
+    }
+
+    /// The chunks that this process holds.
+    fn here(&self) -> &Self {
+        match self.process == process::id() {
+            true => self,
+            false => self.forked.get_or_init(|| Box::new(Self::new())).here(),
+        }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait for a chunk, or for room. One that begins to wait just now wakes by itself soon.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_all();
+        }
+    }
 }
 
 /// The end of a wait for a chunk.
@@ -221,25 +261,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 impl ChunkReader {
     pub(super) fn new(source: Box<dyn ChunkSource>, chunks: Chunks) -> Self {
-        let store = Store { limit: 1, ..Store::default() };
-        Self {
-            source,
-            chunks,
-            store: Mutex::new(store),
-            changed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
-        }
-    }
-
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the threads that wait for a chunk, or for room. One that begins to wait just now wakes by itself soon.
-    fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.changed.notify_all();
-        }
+        Self { source, chunks, held: Holding::new() }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
@@ -250,14 +272,15 @@ impl ChunkReader {
             Awaited::Turn => {}
         }
         // If reading panics, the chunk is not left as one that some thread reads.
-        let turn = Turn { reader: self, chunk };
+        let held = self.held.here();
+        let turn = Turn { held, chunk };
         let range = self.chunks.range(chunk);
         let read = self.source.read(chunk, request.clock).and_then(|samples| {
             samples.require_samples(chunk, range.end - range.start)?;
             Ok(Arc::new(samples))
         });
         if let Ok(samples) = &read {
-            let mut store = self.store();
+            let mut store = held.store();
             store.time += 1;
             store.counts.read += 1;
             let time = store.time;
@@ -270,8 +293,8 @@ impl ChunkReader {
     /// Waits until a chunk is held, until this thread is to read it, or until the iteration has stopped.
     fn await_chunk(&self, chunk: u64, stop: &Stop) -> Awaited {
         // Chunks may lie in memory of a front end, which has locks of its own: they leave when no lock is held here.
-        let mut left = Vec::new();
-        let mut store = self.store();
+        let (mut left, here) = (Vec::new(), self.held.here());
+        let mut store = here.store();
         loop {
             if stop.is_set() {
                 return Awaited::Stopped;
@@ -288,10 +311,10 @@ impl ChunkReader {
                 store.counts.most_held = store.counts.most_held.max(held);
                 return Awaited::Turn;
             }
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let waited = self.changed.wait_timeout(store, PATIENCE);
+            here.waiting.fetch_add(1, Ordering::SeqCst);
+            let waited = here.changed.wait_timeout(store, PATIENCE);
             store = waited.unwrap_or_else(PoisonError::into_inner).0;
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            here.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -314,7 +337,7 @@ impl ChunkReader {
             each(read.as_deref(), &rows)?;
             // A thread that waits for room may have it once this chunk is not in use.
             drop(read);
-            self.wake();
+            self.held.here().wake();
         }
         Ok(true)
     }
@@ -322,18 +345,18 @@ impl ChunkReader {
 
 /// The turn of a thread to read a chunk.
 struct Turn<'a> {
-    reader: &'a ChunkReader,
+    held: &'a Holding,
     chunk: u64,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut store = self.reader.store();
+        let mut store = self.held.store();
         if matches!(store.slots.get(&self.chunk), Some(Slot::Reading)) {
             store.slots.remove(&self.chunk);
         }
         drop(store);
-        self.reader.wake();
+        self.held.wake();
     }
 }
 
@@ -412,12 +435,13 @@ impl Reader for ChunkReader {
     }
 
     fn hold_chunks(&self, most: usize) {
-        self.store().limit = most;
-        self.wake();
+        let held = self.held.here();
+        held.store().limit = most;
+        held.wake();
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
-        Some(self.store().counts)
+        Some(self.held.here().store().counts)
     }
 }
 
