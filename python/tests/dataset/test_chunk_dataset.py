@@ -1,7 +1,6 @@
 """Samples that are read a chunk at a time: the batches of the same samples in memory, in the order of the plan."""
 
 import itertools
-import os
 import pickle
 import threading
 import time
@@ -296,25 +295,33 @@ def test_an_iteration_that_is_left_stops_reading():
     assert len(source.read_chunks) < 12
 
 
-def test_a_forked_process_reads_chunks_of_its_own():
-    sizes, parent = [10] * 6, os.getpid()
-    begun, go_on = threading.Event(), threading.Event()
+def test_a_forked_process_reads_chunks_of_its_own(script):
+    script(
+        """
+        import os
+        import threading
+        import numpy
+        import batchloom as bl
 
-    def make(first, size):
-        if first and os.getpid() == parent:
-            begun.set()
-            assert go_on.wait(20)
-        return numbered(first, size)
+        parent, begun, go_on = os.getpid(), threading.Event(), threading.Event()
 
-    dataset = bl.ChunkDataset(sizes, Source(sizes, make))
-    batches = iter(bl.DataLoader(dataset, 10, num_threads=2))
-    assert next(batches)["id"][0] == 0
-    assert begun.wait(10)
-    child = os.fork()
-    if child == 0:
-        # A thread of the parent was reading a chunk: it is not in this process.
-        found = [batch["id"][0] for batch in bl.DataLoader(dataset, 10, num_threads=2)]
-        os._exit(0 if found == [0, 10, 20, 30, 40, 50] else 1)
-    go_on.set()
-    assert len(list(batches)) == 5
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        def read(chunk):
+            if chunk and os.getpid() == parent:
+                begun.set()
+                assert go_on.wait(20)
+            return numpy.arange(10 * chunk, 10 * chunk + 10)
+
+        dataset = bl.ChunkDataset([10] * 6, read)
+        batches = iter(bl.DataLoader(dataset, 10, num_threads=2))
+        assert next(batches)[0] == 0
+        assert begun.wait(10)
+        process = os.fork()
+        if process == 0:
+            # A thread of the parent was reading a chunk: it is not in this process.
+            found = [batch[0] for batch in bl.DataLoader(dataset, 10, num_threads=2)]
+            os._exit(0 if found == [0, 10, 20, 30, 40, 50] else 1)
+        go_on.set()
+        assert len(list(batches)) == 5
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        """
+    )
