@@ -23,7 +23,7 @@ pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
 pub use reading::{
-    FilledPart, Held, Objects, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop,
+    FilledPart, Held, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop,
 };
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
@@ -41,17 +41,6 @@ use crate::error::ReadError;
 use crate::order::Chunks;
 use crate::{ChunkedTensor, DType, Result, Tensor};
 use error::MapCause;
-
-/// The treatment of a sample that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum OnError {
-    /// The batch is an error.
-    #[default]
-    Raise,
-    /// The sample is zeros, and its `weight` in the batch is 0: no other sample moves.
-    Skip,
-}
 
 /// Samples that are made on demand by a [`Source`].
 ///
@@ -602,20 +591,4 @@ fn describing_fields(
         fields.push(("index", Arc::new(SampleIndex)));
     }
     fields
-}
-
-impl std::fmt::Display for SampleLayout {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let dtypes: Vec<_> = self.fields.iter().map(|(dtype, _)| dtype.name()).collect();
-        write!(formatter, "{} of {}", self.structure, dtypes.join(", "))
-    }
-}
-
-impl std::fmt::Display for SampleStructure {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.nesting.is_empty() {
-            true => write!(formatter, "({})", self.names.join(", ")),
-            false => formatter.write_str(&self.nesting),
-        }
-    }
 }

@@ -99,6 +99,17 @@ pub struct SampleLayout {
     pub fields: Vec<(DType, Vec<usize>)>,
 }
 
+/// The treatment of a sample that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnError {
+    /// The batch is an error.
+    #[default]
+    Raise,
+    /// The sample is zeros, and its `weight` in the batch is 0: no other sample moves.
+    Skip,
+}
+
 /// The reason that a banned sample is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Banned;
@@ -277,6 +288,13 @@ impl SampleLayout {
             Ok(layout) if layout != *self => Err(Refusal::Differs(layout)),
             Ok(_) => Ok(()),
         }
+    }
+}
+
+impl std::fmt::Display for SampleLayout {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dtypes: Vec<_> = self.fields.iter().map(|(dtype, _)| dtype.name()).collect();
+        write!(formatter, "{} of {}", self.structure, dtypes.join(", "))
     }
 }
 

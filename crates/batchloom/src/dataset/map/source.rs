@@ -109,3 +109,12 @@ pub fn sample_key(seed: u64, epoch: u64, sample: u64) -> [u64; 2] {
 pub(super) fn generator(seed: u64, epoch: u64, sample: u64) -> SampleRng {
     RunEpoch { seed, epoch }.generator(Purpose::Sample { number: sample })
 }
+
+impl std::fmt::Display for SampleStructure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.nesting.is_empty() {
+            true => write!(formatter, "({})", self.names.join(", ")),
+            false => formatter.write_str(&self.nesting),
+        }
+    }
+}
