@@ -3,7 +3,7 @@
     python -m pytest ... --junitxml=report.xml      # in python/
     python -m bench.harness.durations LABEL report.xml
 
-They go to ``bench/results/tests-<machine>.json``, which keeps those of every label: the commit, and what else ran.
+They go to ``bench/results/tests-<machine>.json``, which keeps the figures of each label: the commit, and what else ran.
 Files that take less than a second are counted together.
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def summed(report: ElementTree.ElementTree[Any]) -> dict[str, Any]:
-    """Return the number of tests, their seconds together, and those of each file."""
+    """Return the number of tests, their seconds together, and the seconds of each file."""
     seconds: Counter[str] = Counter()
     cases = list(report.iter("testcase"))
     for case in cases:

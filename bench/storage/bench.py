@@ -98,7 +98,7 @@ def at_most(title: str, timings: dict[str, Timing], bounds: dict[str, float]) ->
 
 
 def cut(array: pyarrow.Array, chunks: int) -> pyarrow.ChunkedArray:
-    """Return an Arrow array in so many chunks, over the same memory."""
+    """Return an Arrow array in a number of chunks, over the same memory."""
     ends = numpy.linspace(0, len(array), chunks + 1).astype(int).tolist()
     return pyarrow.chunked_array([array.slice(first, end - first) for first, end in itertools.pairwise(ends)])
 

@@ -176,6 +176,18 @@ proptest! {
 }
 
 #[test]
+fn chunks_without_rows_are_an_array_without_rows() {
+    let empty = || Tensor::from(Vec::<i64>::new());
+    let values = ChunkedTensor::new("x", [empty(), empty()]).unwrap();
+    assert_eq!((values.shape(), values.chunks().count()), (&[0][..], 1));
+    let x = Sequences::new("x", values, &[0, 0, 0]).unwrap();
+    for rule in [FixedSize::new(2).unwrap().into(), Rule::from(Packing::new(4).unwrap())] {
+        let dataset = SequenceDataset::new().variable("x", x.clone()).build().unwrap();
+        assert_eq!(epoch(dataset.into(), rule, false).len(), 1);
+    }
+}
+
+#[test]
 fn chunks_of_several_kinds_are_refused() {
     let floats = || Tensor::from(vec![1.0_f32]);
     let error = ChunkedTensor::new("x", [floats(), Tensor::from(vec![1_i64])]).unwrap_err();

@@ -183,3 +183,11 @@ def test_a_chunk_that_was_resized_is_named():
     chunks[1].resize(9, refcheck=False)
     with refused(bl.DataError, "chunks[1]", "resized"):
         next(iter(loader))
+
+
+def test_lists_without_elements_in_several_chunks():
+    column = pyarrow.chunked_array([[[]], [[]]], pyarrow.list_(pyarrow.int64()))
+    (batch,) = bl.DataLoader(bl.SequenceDataset(ids=column), 2)
+    assert batch["ids"].shape == (2, 0)
+    (packed,) = bl.DataLoader(bl.SequenceDataset(ids=column), batching=bl.Packing(4))
+    assert packed["ids"].shape == (0,)

@@ -182,7 +182,7 @@ fn gather_chunks<const N: usize>(
     }
 }
 
-/// Copies rows of several chunks, of which some have gaps.
+/// Copies rows of several chunks. Some chunks have gaps between their rows.
 fn stack_strided_chunks(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(array.row_bytes()).zip(wanted) {

@@ -53,7 +53,7 @@ pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(ChunkedTensor, V
 
 /// Returns numbers, booleans, or lists of one size of these (of any depth), as an array with a row for each.
 ///
-/// Values are shared as those of [`arrow_lists`] are. `field` names the array in errors.
+/// Values are shared, as [`arrow_lists`] shares them. `field` names the array in errors.
 ///
 /// # Errors
 /// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if rows differ in shape, or if a row is or holds a null;

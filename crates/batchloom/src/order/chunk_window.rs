@@ -4,7 +4,7 @@
 //! samples of a chunk are permuted and cut into `open` slices of equal size (to one), and slice `j` of place `p` goes
 //! to slot `p + j - (open - 1)`; slots before the first and after the last are part of these. A slot mixes its slices.
 //! So slot `t` holds samples of the places `t..t + open` and no others: the first slot opens a whole window, each later
-//! one lets go of one chunk and opens another, and the last one takes all that is left. If there are no more chunks
+//! one closes one chunk and opens another, and the last one takes all samples that are left. If there are no more chunks
 //! than may be open, a single slot mixes all samples.
 //!
 //! This is the mixing of a shuffle buffer that chunks run through, in closed form: where a sample goes depends on its

@@ -123,8 +123,10 @@ impl ChunkedTensor {
     pub fn new(field: &str, chunks: impl IntoIterator<Item = Tensor>) -> Result<Self> {
         let mut chunks: Vec<Tensor> = chunks.into_iter().collect();
         let (dtype, mut shape) = require_alike(field, &chunks)?;
-        if chunks.iter().any(|chunk| chunk.shape()[0] > 0) {
-            chunks.retain(|chunk| chunk.shape()[0] > 0);
+        match chunks.iter().any(|chunk| chunk.shape()[0] > 0) {
+            true => chunks.retain(|chunk| chunk.shape()[0] > 0),
+            // No row is looked up: one chunk tells the type and the shape.
+            false => chunks.truncate(1),
         }
         if chunks.len() < 2 {
             return chunks.pop().map(Self::from).ok_or_else(|| no_chunk(field));

@@ -47,7 +47,7 @@ use crate::{DType, Result, Tensor, memory};
 /// # Ok::<(), batchloom::Error>(())
 /// ```
 pub trait ChunkSource: Debug + Send + Sync + 'static {
-    /// Reads the samples of a chunk, as many as it has, in the order in which they are stored. Threads call this for
+    /// Reads all samples of a chunk, in the order in which they are stored. Threads call this for
     /// several chunks at a time, each chunk once while it is held.
     ///
     /// # Errors
