@@ -1,13 +1,13 @@
 """Measure data in several chunks beside the same data in one array, and beside the ways of today.
 
-    python -m bench storage [--only rows|documents|shards|taken|chunks] [--rounds 5] [--scale 0.1] [--output FILE]
+    python -m bench storage [--only rows|documents|shards|taken|chunks|hdf5|zarr] [--rounds 5] [--scale 0.1]
 
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
-``chunks``: the rows of 1 KB in a file of NumPy, read 1000 at a time and mixed in windows of 16 chunks, beside pools of
-16 chunks by hand, and beside the map of the file, shuffled whole. Promises:
+``chunks``, ``hdf5`` and ``zarr``: the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read
+1000 at a time and mixed in windows of 16 chunks (chunks.py). It draws the window (pictures.py). Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
@@ -20,8 +20,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +32,20 @@ import torch
 from torch.utils.data import DataLoader
 
 from bench.harness.claims import Claim
-from bench.harness.command import arguments, is_whole, wanted
+from bench.harness.command import PICTURES, arguments, is_whole, wanted
 from bench.harness.measure import LOOM, Candidate, Timing, interleave
-from bench.harness.record import write
+from bench.harness.record import pictures_folder, write
 from bench.harness.report import report
+from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
+from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
+from bench.storage.pictures import draw
 
-ROWS, WIDTH, BATCH = 400_000, 256, 64
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
-TAKEN, PER_BATCH, OPEN = 10_000_000, 1000, 16
+TAKEN = 10_000_000
 FEW, MANY = 31, 10_000
-MEASURED_BATCHES, WORKERS = 200, 2
-SEED = 0
 # What others are compared with: batchloom over one array.
 ONE_ARRAY = ("one array", LOOM)
-
-
-def epoch(loader: bl.DataLoader[Any]) -> Callable[[], None]:
-    """Return the loop that is timed."""
-
-    def run() -> None:
-        for _ in loader:
-            pass
-
-    return run
 
 
 def require_same(loaders: dict[str, bl.DataLoader[Any]]) -> None:
@@ -74,19 +63,6 @@ def looms(make: Callable[[Any], Any], data: dict[str, Any], **options: Any) -> l
     loaders = {name: bl.DataLoader(make(each), shuffle=True, **options) for name, each in data.items()}
     require_same(loaders)
     return [Candidate(name, epoch(loader)) for name, loader in loaders.items()]
-
-
-def peer(name: str, loader: Iterable[Any], batches: int) -> Candidate:
-    """Return a loader of torch that makes its first batches."""
-    measured = min(MEASURED_BATCHES, batches)
-
-    def run() -> float:
-        start = time.perf_counter()
-        for _ in itertools.islice(loader, measured):
-            pass
-        return (time.perf_counter() - start) * batches / measured
-
-    return Candidate(name, run, {"measured_batches": measured}, slow=True)
 
 
 def at_most(title: str, timings: dict[str, Timing], bounds: dict[str, float]) -> list[Claim]:
@@ -118,7 +94,7 @@ def measure_rows(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     first, *others = (bl.TensorDataset(x=part) for part in numpy.array_split(x, FEW))
     joined = {LOOM: bl.TensorDataset(x=x), "31 datasets put together": first.concat(*others)}
     candidates += looms(lambda each: each, joined, batch_size=BATCH)[1:]
-    by_row = DataLoader(kept.with_format("torch"), BATCH, shuffle=True, num_workers=WORKERS)  # type: ignore[arg-type]
+    by_row = DataLoader(kept.with_format("torch"), BATCH, shuffle=True, num_workers=2)  # type: ignore[arg-type]
     by_torch = "torch DataLoader over datasets, two workers"
     candidates.append(peer(by_torch, by_row, -(-rows // BATCH)))
     timings = interleave("rows", candidates, rounds)
@@ -218,58 +194,28 @@ def _take(dataset: Any) -> None:
     bl.DataLoader(dataset, BATCH, shuffle=True)
 
 
-def measure_chunks(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
-    """Measure rows that are read a chunk at a time."""
-    rows = max(round(ROWS * scale) // PER_BATCH, OPEN) * PER_BATCH
-    numpy.save(folder / "x.npy", numpy.random.default_rng(SEED).random((rows, WIDTH), numpy.float32))
-    table = numpy.load(folder / "x.npy", mmap_mode="r")
-
-    def read(chunk: int) -> Any:
-        return numpy.array(table[PER_BATCH * chunk : PER_BATCH * (chunk + 1)])
-
-    def by_hand() -> None:
-        order = numpy.random.default_rng(SEED)
-        chunks = order.permutation(rows // PER_BATCH)
-        for first in range(0, len(chunks), OPEN):
-            pool = numpy.concatenate([read(chunk) for chunk in chunks[first : first + OPEN]])
-            places = order.permutation(len(pool))
-            for start in range(0, len(pool), BATCH):
-                pool[places[start : start + BATCH]]
-
-    dataset = bl.ChunkDataset([PER_BATCH] * (rows // PER_BATCH), read, chunks_open=OPEN)
-    loader = bl.DataLoader(dataset, BATCH, shuffle=True)
-    for step, batch in enumerate(loader):
-        assert numpy.array_equal(batch, table[loader.plan(0)[step]])
-    pools, whole = "pools by hand", "the map, shuffled whole"
-    candidates = [
-        Candidate(LOOM, epoch(loader)),
-        Candidate(pools, by_hand),
-        Candidate(whole, epoch(bl.DataLoader(bl.TensorDataset(table), BATCH, shuffle=True))),
-    ]
-    timings = interleave("chunks", candidates, rounds)
-    claims = [Claim.of_ratio("chunks: pools by hand, times batchloom's", timings[pools], timings[LOOM], ">=", 0.7)]
-    facts = {"part": "chunks", "rows": rows, "chunks_read": dataset.counts.read, "most_held": dataset.counts.most_held}
-    return {**facts, **report("chunks", timings, claims, {}, bar=(whole, whole))}
-
-
 PARTS = {
     "rows": measure_rows,
     "documents": measure_documents,
     "shards": measure_shards,
     "taken": measure_taken,
-    "chunks": measure_chunks,
+    "chunks": measure_npy,
+    "hdf5": measure_hdf5,
+    "zarr": measure_zarr,
 }
 
 
 def main() -> None:
     """Run the chapter."""
-    chosen = arguments(__doc__, PARTS)
+    chosen = arguments(__doc__, PARTS, pictures=PICTURES)
+    whole = is_whole(chosen)
+    print("drawn:", draw(pictures_folder(chosen, whole)))
     torch.manual_seed(SEED)
     cases = []
     for part in wanted(chosen, PARTS).values():
         with tempfile.TemporaryDirectory() as folder:
             cases.append(part(Path(folder), chosen.rounds, chosen.scale))
-    write("storage", chosen, {"cases": cases}, is_whole(chosen))
+    write("storage", chosen, {"cases": cases}, whole)
 
 
 if __name__ == "__main__":

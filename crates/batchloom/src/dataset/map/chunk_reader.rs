@@ -5,7 +5,6 @@
 //! - Samples are copied straight from the chunk that holds them to their place in a batch.
 //! - The samples of a chunk that cannot be read are refused, each with the reason; the next request reads it again.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -85,11 +84,13 @@ impl ChunkSamples {
         self.shared.as_ref().map_or_else(|| self.layout(sample) == *expected, |layout| layout == expected)
     }
 
+    /// Returns true if all samples share this layout.
+    fn all_fit(&self, expected: &HeldLayout) -> bool {
+        self.shared.as_ref().is_some_and(|layout| *layout == expected.layout)
+    }
+
     /// Returns true if a sample has a layout, but for the first extents of fields that vary.
     fn fits(&self, sample: usize, expected: &HeldLayout) -> bool {
-        if self.shared.as_ref().is_some_and(|layout| *layout == expected.layout) {
-            return true;
-        }
         let fields = self.fields.iter().zip(&expected.layout.fields).zip(&expected.variable);
         self.structure == expected.layout.structure
             && self.fields.len() == expected.layout.fields.len()
@@ -301,22 +302,24 @@ impl ChunkHolder for ChunkReader {
         expected: &HeldLayout,
     ) -> Option<Result<HeldRows, (usize, Refusal)>> {
         let in_use = self.store.enter();
-        let (mut chunks, mut places) = (Vec::<Arc<ChunkSamples>>::new(), HashMap::new());
+        // There are as many chunks as a window has, so a list is searched sooner than a table.
+        let (mut numbers, mut chunks, mut all_fit) =
+            (Vec::new(), Vec::<Arc<ChunkSamples>>::new(), Vec::new());
         let mut rows = Vec::with_capacity(request.samples.len());
         for (place, &sample) in request.samples.iter().enumerate() {
             let (chunk, row) = self.locate(sample);
-            let held = match places.get(&chunk) {
-                Some(&held) => held,
-                None => {
-                    match self.chunk(chunk, request)? {
-                        Ok(samples) => chunks.push(samples),
-                        Err(cause) => return Some(Err((place, Refusal::Failed(cause)))),
+            let held = numbers.iter().position(|&number| number == chunk).unwrap_or(numbers.len());
+            if held == numbers.len() {
+                match self.chunk(chunk, request)? {
+                    Ok(samples) => {
+                        all_fit.push(samples.all_fit(expected));
+                        chunks.push(samples);
+                        numbers.push(chunk);
                     }
-                    places.insert(chunk, chunks.len() - 1);
-                    chunks.len() - 1
+                    Err(cause) => return Some(Err((place, Refusal::Failed(cause)))),
                 }
-            };
-            if !chunks[held].fits(row, expected) {
+            }
+            if !all_fit[held] && !chunks[held].fits(row, expected) {
                 return Some(Err((place, Refusal::Differs(chunks[held].layout(row)))));
             }
             rows.push((held, row));
