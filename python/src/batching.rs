@@ -1,7 +1,9 @@
 //! The rules, which Python makes from their text, or from lists.
 
 use batchloom::Error;
-use batchloom::batching::{CostModel, Listed, Measurement, PadTo, Rule as EngineRule, Sizes, Transformer};
+use batchloom::batching::{
+    Cost, CostModel, Listed, Measurement, PadTo, Rule as EngineRule, Sizes, Transformer,
+};
 use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
@@ -50,7 +52,22 @@ fn wrap<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
 }
 
 /// Coefficients of a cost model: of a batch, of an element, of a pair of elements.
-type Coefficients = (f64, f64, f64);
+pub(crate) type Coefficients = (f64, f64, f64);
+
+/// The cost by a model with these coefficients; elements without them.
+pub(crate) fn read_cost(given: Option<Coefficients>) -> PyResult<Cost> {
+    let model = given.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose();
+    let model = model.map_err(|error| raise(&error))?;
+    Ok(model.map_or(Cost::Elements, Cost::Model))
+}
+
+/// The coefficients of the model by which a cost is counted, if there is one.
+pub(crate) fn write_cost(cost: &Cost) -> Option<Coefficients> {
+    match cost {
+        Cost::Model(model) => Some((model.fixed(), model.per_token(), model.per_pair())),
+        _ => None,
+    }
+}
 
 /// Checks that measurements of these shapes, samples and length, determine a cost model.
 #[pyfunction]
@@ -84,7 +101,7 @@ pub(crate) fn calibration_shapes() -> Vec<(u64, u64)> {
 }
 
 /// The cost of an element, and of a pair of elements, of a transformer: its operations. It is documented at
-/// `CostModel.of` in batchloom/batching/rules.py.
+/// `CostModel.of` in batchloom/batching/cost_model.py.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the shape of a transformer has as many numbers")]
 pub(crate) fn transformer_cost(

@@ -240,7 +240,10 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     for statistic in stats.statistics() {
         match statistic.value {
             Value::Count(number) => dict.set_item(statistic.name, number)?,
-            Value::Share(number) | Value::Correlation(number) => dict.set_item(statistic.name, number)?,
+            Value::Share(number) | Value::Correlation(number) | Value::Multiple(number) => {
+                dict.set_item(statistic.name, number)?;
+            }
+            Value::Cost(cost) => dict.set_item(statistic.name, cost.to_string())?,
             _ => dict.set_item(statistic.name, py.None())?,
         }
     }

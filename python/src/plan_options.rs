@@ -4,7 +4,7 @@ use batchloom::batching::Keys;
 use batchloom::order::{Chunks, Shuffle};
 use pyo3::prelude::*;
 
-use crate::batching::{Rule, parse, read_pad_to, read_sizes, sizes};
+use crate::batching::{Coefficients, Rule, parse, read_cost, read_pad_to, read_sizes, sizes, write_cost};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
 use crate::error::DataError;
@@ -22,6 +22,7 @@ pub(crate) struct PlanOptions<'py> {
     drop_last: bool,
     uneven: String,
     balance: bool,
+    cost: Option<Coefficients>,
     largest_first: bool,
     shard_size: Option<u64>,
     pad_to: Option<(Vec<u32>, String)>,
@@ -54,6 +55,7 @@ impl PlanOptions<'_> {
         options.drop_last = self.drop_last;
         options.uneven = parse(&self.uneven)?;
         options.balance = self.balance;
+        options.cost = read_cost(self.cost)?;
         options.largest_first = self.largest_first;
         options.shard_size = self.shard_size;
         options.pad_to = read_pad_to(self.pad_to)?;
@@ -87,6 +89,8 @@ pub(crate) struct WrittenOptions {
     drop_last: bool,
     uneven: &'static str,
     balance: bool,
+    /// The coefficients of the cost model; `None` if the cost of a batch is its elements.
+    cost: Option<Coefficients>,
     largest_first: bool,
     shard_size: Option<u64>,
     /// The lengths that batches are padded to, and the treatment of samples that are longer.
@@ -119,6 +123,7 @@ impl WrittenOptions {
             drop_last: options.drop_last,
             uneven: options.uneven.name(),
             balance: options.balance,
+            cost: write_cost(&options.cost),
             largest_first: options.largest_first,
             shard_size: options.shard_size,
             pad_to: pad_to.map(|pad_to| (pad_to.lengths().to_vec(), pad_to.truncation().name())),

@@ -263,7 +263,13 @@ class Plan:
         - the ``tail`` of a stream: tokens that are in no sample, too few for one more piece, or for one more in every
           row of a stream that continues from batch to batch;
         - elements of the ``largest`` batch;
-        - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step;
+        - ``imbalance``, the share of the time of all ranks that is spent waiting for the costliest batch of a step:
+          ``1 - busy / (world_size * longest)``, with the sum of the costs of all batches, and the sum over steps of the
+          largest cost; ``imbalance_cost``, the cost that is counted: ``"tokens"``, which leaves out attention, or the
+          coefficients of the cost model of ``balance`` or ``cost``;
+        - ``step_spread``, the distance of the composition of steps from random: the variance of the mean logarithm of
+          the sizes at a step, over the variance that steps of random samples have. About 1 if steps hold random
+          samples, more if steps follow length (``None`` if all sizes are equal);
         - ``mates_kept``, the share of the pairs of samples which share a batch that share one in the next epoch too:
           about what a pool holds of the samples, and 1 without ``shuffle``. (Where samples have no sizes, of 64
           neighbours in each of 1024 batches; ``None`` if batches hold one sample each.);

@@ -6,6 +6,7 @@
 //! leave a coefficient undetermined.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -36,6 +37,15 @@ const CROSSOVER: f64 = 24_576.0;
 impl Default for CostModel {
     fn default() -> Self {
         Self { fixed: 0.0, per_token: 1.0, per_pair: 1.0 / CROSSOVER }
+    }
+}
+
+/// Writes the coefficients that are not 0, as the text of a rule has them: `per_token=1,per_pair=0.125`.
+impl fmt::Display for CostModel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [("fixed", self.fixed), ("per_token", self.per_token), ("per_pair", self.per_pair)];
+        let given = all.iter().filter(|(_, cost)| *cost != 0.0).map(|(name, cost)| format!("{name}={cost}"));
+        formatter.pad(&given.collect::<Vec<_>>().join(","))
     }
 }
 

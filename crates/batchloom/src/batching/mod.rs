@@ -7,10 +7,12 @@
 //! A new rule is a file that answers the questions of `pool_rule.rs` and implements the spelling of `spelling.rs`, a
 //! line in the list of `rule.rs`, and its line among the exports here.
 
+mod bins;
 mod cost;
 mod cost_model;
 mod cost_optimal;
 pub(crate) mod error;
+mod even_bins;
 mod fixed_size;
 mod grouping;
 mod labels;

@@ -9,7 +9,7 @@ use super::pool::length;
 use super::recipe::{CHUNKS_OPEN, Recipe};
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
-use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{Cost, CostModel, FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, LIMIT, Shuffle};
 use crate::ranks::MOST_RANKS;
@@ -154,6 +154,9 @@ impl PlanBuilder {
         // Samples that all count the same are balanced as they are, and no batch of them has to be the first.
         options.balance &= options.sizes.is_some();
         options.largest_first &= options.sizes.is_some();
+        if options.balance && options.cost == Cost::Elements {
+            options.cost = CostModel::default().into();
+        }
         check_lengths(&options, samples)?;
         check_chunks(&options, samples)?;
         options.chunks_open = options.chunks.as_ref().map(|_| options.chunks_open.unwrap_or(CHUNKS_OPEN));

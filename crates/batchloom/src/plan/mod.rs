@@ -25,6 +25,7 @@ mod runs;
 mod state;
 mod stats;
 mod step;
+mod step_spread;
 
 pub use bans::{Ban, Banned};
 pub use builder::PlanBuilder;

@@ -46,11 +46,17 @@ pub struct PlanOptions {
     /// The sizes of the samples, for rules to sort, count and budget by. Default: every sample counts as one element.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
     pub sizes: Option<Sizes>,
-    /// Puts batches of similar cost into the same step, so that no rank waits for another. Default: off.
+    /// Puts batches of similar [cost](Self::cost) into the same step, so that no rank waits for another. Batches of many
+    /// pools are compared: of 64, and of 64 more for every 512 ranks that an epoch begins with (never of two shards).
+    /// [`Packing`](crate::batching::Packing) forms batches of as many elements that cost the same, whatever the price of
+    /// a pair of elements is; neither the cost nor the world decides which samples share a batch. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,
-    /// The cost of a batch, which [`balance`](Self::balance) compares and [`stats`](super::Plan::stats) counts
-    /// the time that ranks wait. Default: its elements, padding counted.
+    /// The cost of a batch, which [`balance`](Self::balance) compares, and by which [`stats`](super::Plan::stats) counts
+    /// the time that ranks wait. It is part of the fingerprint with `balance` alone. Default: [`CostModel::default`]
+    /// with `balance`, and otherwise the elements of the batch, padding counted.
+    ///
+    /// [`CostModel::default`]: crate::batching::CostModel
     #[serde(skip_serializing_if = "is_elements")]
     pub cost: Cost,
     /// Puts the largest batch first, so that an out-of-memory error occurs in the first step. Default: off.

@@ -78,6 +78,7 @@ type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
+        let epoch = epoch.begun_by(past.first().map_or(world_size, |&(world_size, _)| world_size));
         Self { epoch, world_size, past, pools: Arc::default(), deal: OnceLock::new() }
     }
 

@@ -5,12 +5,17 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
-use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
 use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 
 /// The number of chunks that are open at a time where it is not given.
 pub(super) const CHUNKS_OPEN: u64 = 16;
+
+/// The number of pools whose batches are balanced together, for each of this many ranks, and the most samples that are.
+const POOLS_IN_WINDOW: u64 = 64;
+const RANKS_OF_WINDOW: u64 = 512;
+const MOST_IN_WINDOW: u64 = 1 << 26;
 
 /// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples
 /// and options is the fingerprint of the plan.
@@ -60,8 +65,11 @@ impl Recipe {
 
     /// The fingerprint, 32 hexadecimal digits.
     pub(super) fn fingerprint(&self) -> String {
+        // Without balance, the cost changes no batch and no place of one: it is for statistics alone.
+        let unbalanced = !self.options.balance && self.options.cost != Cost::Elements;
+        let same = unbalanced.then(|| self.with_options(|options| options.cost = Cost::Elements));
         // These are plain structs of numbers, booleans and names: serialising them cannot fail.
-        let text = serde_json::to_string(self).unwrap_or_default();
+        let text = serde_json::to_string(same.as_ref().unwrap_or(self)).unwrap_or_default();
         format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
     }
 
@@ -188,6 +196,16 @@ impl Recipe {
             Some(_) => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
             None => in_pool,
         }
+    }
+
+    /// The number of pools whose batches are dealt together: one, unless batches are balanced. The more ranks take a
+    /// step, the more batches it takes to find similar ones.
+    pub(super) fn pools_in_window(&self, world_size: u32) -> u64 {
+        if !self.options.balance {
+            return 1;
+        }
+        let pools = POOLS_IN_WINDOW * u64::from(world_size).div_ceil(RANKS_OF_WINDOW);
+        pools.min(MOST_IN_WINDOW / self.in_pool.max(1)).max(1)
     }
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
