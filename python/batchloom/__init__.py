@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from batchloom.plan.plan import Place as Place
     from batchloom.plan.plan import Plan as Plan
     from batchloom.plan.plan import Step as Step
+    from batchloom.plan.plan import Update as Update
     from batchloom.ranks.ranks import RankOptions as RankOptions
     from batchloom.samples.label_counts import LabelCounts as LabelCounts
     from batchloom.samples.restore_order import restore_order as restore_order
@@ -160,6 +161,7 @@ _NAMES = {
         "Place",
         "Plan",
         "Step",
+        "Update",
     ),
     "batchloom.ranks.ranks": ("RankOptions",),
     "batchloom.samples.label_counts": ("LabelCounts",),

@@ -32,6 +32,8 @@ pub(crate) struct PlanOptions<'py> {
     per_class: Option<u64>,
     chunks: Option<PyRef<'py, Tensor>>,
     chunks_open: Option<u64>,
+    accumulate: Option<u64>,
+    balance_within: String,
     #[pyo3(default)]
     sizes: Option<PyRef<'py, Tensor>>,
     #[pyo3(default)]
@@ -65,6 +67,8 @@ impl PlanOptions<'_> {
         options.per_class = self.per_class;
         options.chunks = self.chunks.map(|sizes| read_chunks(&sizes)).transpose()?;
         options.chunks_open = self.chunks_open;
+        options.accumulate = self.accumulate;
+        options.balance_within = parse(&self.balance_within)?;
         options.concatenated = self.concatenated;
         options.content = self.content;
         if let Some(draws) = self.draws {
@@ -103,6 +107,8 @@ pub(crate) struct WrittenOptions {
     /// The number of samples in each chunk, as uint64.
     chunks: Option<Tensor>,
     chunks_open: Option<u64>,
+    accumulate: Option<u64>,
+    balance_within: &'static str,
     labels: Py<PyAny>,
     concatenated: bool,
     content: Option<String>,
@@ -137,6 +143,8 @@ impl WrittenOptions {
                 .map(|chunks| Tensor::of_list(collect(chunks.sizes())?))
                 .transpose()?,
             chunks_open: options.chunks_open,
+            accumulate: options.accumulate,
+            balance_within: options.balance_within.name(),
             labels: labels_to_python(py, options.labels.as_ref())?,
             concatenated: options.concatenated,
             content: options.content.clone(),

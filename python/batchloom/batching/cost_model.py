@@ -129,7 +129,7 @@ class CostModel:
                 several. ``None`` for four times ``hidden_size``.
             gated: Count three matrices in a feed-forward block, the third of a gate, and not two.
             heads: The heads of queries.
-            kv_heads: The heads of keys and values, of which ``heads`` is a multiple. ``None`` for as many.
+            kv_heads: The heads of keys and values, which divide ``heads``. ``None`` for as many.
             head_dim: The width of a head. ``None`` for queries as wide as the layer, all heads together.
             experts_per_token: The feed-forward blocks that a token passes in a layer, shared ones included.
             vocab_size: The size of the vocabulary that is scored.

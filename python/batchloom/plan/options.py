@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 import batchloom._native as _native
 import numpy
@@ -32,6 +32,9 @@ from batchloom.samples.bans import read_ban
 from batchloom.samples.chunks import PerChunk, check_chunks
 from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
+BalanceWithin = Literal["window", "update"]
+BALANCE_WITHIN = ("window", "update")
+
 
 class OrderKeywords(TypedDict, total=False):
     """Keywords of plans, samplers and loaders: attributes of :class:`PlanOptions`.
@@ -54,6 +57,8 @@ class OrderKeywords(TypedDict, total=False):
     distinct_by: SampleKeys | None
     per_class: int | None
     ban: Iterable[Any] | None
+    accumulate: int
+    balance_within: BalanceWithin
 
 
 class PlanKeywords(OrderKeywords, total=False):
@@ -133,12 +138,12 @@ class PlanOptions:
             of the step and are the last of their batch. A loader marks them by an ``index`` of -1 and a ``weight`` of
             0, which all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes
             are -100 there.
-        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other. The cost is
-            that of :meth:`CostModel.default`, or of a model that is given in place of ``True``. ``Packing`` then forms
-            batches of as many elements that cost the same, whatever the price of a pair of elements is; neither the
-            cost nor the number of ranks decides which samples share a batch. Batches of 64 pools are compared, and of
-            64 more for every 512 ranks. ``plan.stats()`` has the share of time that ranks still wait (``imbalance``),
-            and how much steps follow length for it (``step_spread``).
+        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
+            :meth:`CostModel.default` counts the cost, or a model that is given in place of ``True``. ``Packing`` then
+            forms batches of as many elements that cost the same, whatever the price of a pair of elements is; neither
+            the cost nor the number of ranks decides which samples share a batch. Batches of 64 pools are compared, and
+            of 64 more for every 512 ranks. ``plan.stats()`` has the share of time that ranks wait (``imbalance``), and
+            how much steps follow length for it (``step_spread``).
         cost: The cost of a batch by which ``plan.stats()`` counts the time that ranks wait, without ``balance``.
             ``None`` counts elements, which leaves out attention. It changes no batch, and is no part of the
             fingerprint.
@@ -186,6 +191,11 @@ class PlanOptions:
             hold (last in tuples). Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``.
             Where documents of a stream are shuffled, a number names other tokens in each epoch: ban pieces in the epoch
             that they spoil, or shuffle pieces alone.
+        accumulate: The number of steps of an update of the optimizer, which accumulates their gradients:
+            ``plan.update`` counts the samples and the labels of one.
+        balance_within: The batches among which ``balance`` chooses those of a step. ``"window"`` takes the batches of a
+            window of pools, so that ranks wait least, and steps follow length more or less. ``"update"`` takes the
+            batches of an update of ``accumulate`` steps, which are random.
     """
 
     shuffle: Shuffle = False
@@ -207,6 +217,8 @@ class PlanOptions:
     chunks: PerChunk | None = None
     chunks_open: int | None = None
     ban: Iterable[Any] | None = None
+    accumulate: int = 1
+    balance_within: BalanceWithin = "window"
 
     @classmethod
     def from_keywords(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
@@ -252,6 +264,8 @@ class PlanOptions:
             "per_class": None if self.per_class is None else integer("per_class", self.per_class, least=1, most=MOST),
             "chunks": None if self.chunks is None else _native.borrow(check_chunks(self.chunks), "chunks"),
             "chunks_open": None if self.chunks_open is None else integer("chunks_open", self.chunks_open, least=1),
+            "accumulate": integer("accumulate", self.accumulate, least=1),
+            "balance_within": choice("balance_within", self.balance_within, BALANCE_WITHIN),
         }
 
     def _coefficients(self) -> tuple[float, float, float] | None:
@@ -297,11 +311,13 @@ class PlanOptions:
             "ban",
             "per_class",
             "chunks_open",
+            "balance_within",
         )
         model = None if options["cost"] is None else CostModel(*options["cost"])
         return cls(
-            balance=(model or True) if options["balance"] else False,
+            balance=options["balance"] and (True if model in (None, CostModel.default()) else model),
             cost=None if options["balance"] else model,
+            accumulate=options["accumulate"] or 1,
             shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,
             num_samples=num_samples,

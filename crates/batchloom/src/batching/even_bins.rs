@@ -1,10 +1,10 @@
-//! Bins whose samples have about the same sum of squares.
+//! Bins with about the same sum of squares of sizes.
 //!
 //! Attention costs the sum of the squares of the lengths of a bin, all else the sum of the lengths. Full bins are equal
 //! in the latter, so they cost the same if they are equal in the former: no price of either has to be known.
 //!
-//! Samples above an eighth of a bin decide its squares. The longest first, each is put into the bin whose squares will
-//! be least once small samples have filled it. All other samples come in the order that is given, by best fit. Keys are
+//! Samples above an eighth of a bin decide its squares. The longest first, each is put into the bin that will have the
+//! least squares once small samples have filled it. All other samples come in the order that is given, by best fit. Keys are
 //! integers and ties are bins by number, so the bins are the same on every platform.
 //!
 //! Promise: bins are about as full as by best fit alone, or there are none. Where lengths are coarse, nothing is small
@@ -23,21 +23,31 @@ pub(super) const LARGE: u32 = 8;
 /// The bins without room that are tried for a large sample, before best fit finds it one.
 const TRIES: usize = 4;
 
-/// How full bins are hoped to be, and how many there may be more, in thousandths.
+/// The part of a bin that is to be full, and the part of the bins that there may be more, in thousandths.
 const HOPED: u128 = 999;
 const MORE: u128 = 4;
 
-/// The number of bins up to which best fit is tried too, as one bin more is much.
+/// The number of bins up to which one bin more is much.
 const FEW: u128 = 128;
 
-/// The bin of each sample of `order`, in which samples above an eighth of `capacity` come first, the longest in front.
-/// `None` if best fit fills bins better.
-pub(super) fn fill_evenly(order: &Sorted, capacity: u32, most: u32) -> Option<Vec<u32>> {
+/// Bins of about the same sum of squares.
+pub(super) struct EvenBins {
+    /// The bin of each sample.
+    pub(super) of: Vec<u32>,
+    /// The number of bins.
+    pub(super) count: usize,
+    /// True if one bin more is a small part of all.
+    pub(super) are_many: bool,
+}
+
+/// Bins for the samples of `order`, in which samples above an eighth of `capacity` come first, the longest in front.
+/// `None` if this takes many more bins than their elements fill, or one bin.
+pub(super) fn fill_evenly(order: &Sorted, capacity: u32, most: u32) -> Option<EvenBins> {
     let total: u128 = order.sizes.iter().map(|&size| u128::from(size)).sum();
-    let bins = (total * 1000).div_ceil(u128::from(capacity) * HOPED);
     if total <= u128::from(capacity) {
         return None;
     }
+    let bins = (total * 1000).div_ceil(u128::from(capacity) * HOPED);
     let large = order.sizes.partition_point(|&size| size > capacity / LARGE);
     let mut begun = Begun::new(usize::try_from(bins).ok()?, capacity, most);
     let small_squares = small_squares(&order.sizes[large..]);
@@ -49,15 +59,14 @@ pub(super) fn fill_evenly(order: &Sorted, capacity: u32, most: u32) -> Option<Ve
     let sizes: Vec<u32> = rest.iter().map(|&place| order.sizes[place]).collect();
     let mut filled = Bins::begun(begun.free, begun.held, capacity, most);
     filled.put(&sizes);
-    let used = filled.count_used();
-    let is_few = || bins > FEW || used <= Bins::fill(&order.sizes, capacity, most).count_used();
-    if used as u128 * 1000 > bins * (1000 + MORE) || !is_few() {
+    let count = filled.count_used();
+    if count as u128 * 1000 > bins * (1000 + MORE) {
         return None;
     }
     let mut of: Vec<u32> = chosen.into_iter().map(Option::unwrap_or_default).collect();
     of.resize(order.sizes.len(), 0);
     rest.into_iter().zip(filled.of).for_each(|(place, bin)| of[place] = bin);
-    Some(number_used(of))
+    Some(EvenBins { of: number_used(of), count, are_many: bins > FEW })
 }
 
 /// The squares that small samples bring for each element: the sum of the squares of their sizes over the sum of these.
@@ -87,7 +96,7 @@ struct Begun {
     held: Vec<u32>,
     /// The sum of the squares in each bin.
     squares: Vec<i64>,
-    /// The bins that may take another large sample: the one whose squares will be least first.
+    /// The bins that may take another large sample: first the one that will have the least squares.
     by_squares: BinaryHeap<Reverse<(i64, u32)>>,
     /// The bins that were tried for a sample.
     tried: Vec<Reverse<(i64, u32)>>,
@@ -103,7 +112,7 @@ impl Begun {
         Self { free, held, squares, by_squares, tried: Vec::with_capacity(TRIES), capacity, most }
     }
 
-    /// Puts a large sample into the bin whose squares will be least, and returns the bin. `None` if the first bins have
+    /// Puts a large sample into the bin that will have the least squares, and returns the bin. `None` if the first bins have
     /// no room.
     fn put(&mut self, size: u32, small_squares: i64) -> Option<u32> {
         let chosen = loop {

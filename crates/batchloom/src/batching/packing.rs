@@ -181,16 +181,19 @@ impl Packing {
             of.iter().zip(&order.places).for_each(|(&bin, &sample)| bin_of[to_index(sample)] = bin);
             bin_of
         };
-        if pooled.is_even {
-            let order = order(even_bins::LARGE);
-            let order = order.as_ref().unwrap_or(sorted);
-            if let Some(of) = fill_evenly(order, capacity, most) {
-                return of_sample(order, &of);
-            }
+        let even_order = pooled.is_even.then(|| order(even_bins::LARGE));
+        let even_order = even_order.as_ref().map(|order| order.as_ref().unwrap_or(sorted));
+        let even = even_order.and_then(|order| Some((order, fill_evenly(order, capacity, most)?)));
+        if let Some((order, bins)) = even.as_ref().filter(|(_, bins)| bins.are_many) {
+            return of_sample(order, &bins.of);
         }
         let order = order(LARGE);
         let order = order.as_ref().unwrap_or(sorted);
-        of_sample(order, &Bins::fill(&order.sizes, capacity, most).of)
+        let best = Bins::fill(&order.sizes, capacity, most);
+        match even.filter(|(_, bins)| bins.count <= best.count_used()) {
+            Some((order, bins)) => of_sample(order, &bins.of),
+            None => of_sample(order, &best.of),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::runs::Runs;
 use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
-use crate::ranks::{BatchOrder, Dealt};
+use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
 use crate::{Result, memory};
 
 /// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
@@ -318,7 +318,13 @@ impl Epoch {
         let purpose = Purpose::Batches { pool: self.exchange(place) };
         let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
         let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest };
-        let dealt = if recipe.options.balance { order.balance(worlds) } else { order.mix() };
+        let dealt = match (recipe.options.balance, recipe.options.balance_within) {
+            (false, _) => order.mix(),
+            (true, BalanceWithin::Window) => order.balance(worlds),
+            (true, BalanceWithin::Update) => {
+                order.balance_updates(worlds, recipe.options.accumulate.unwrap_or(1))
+            }
+        };
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 

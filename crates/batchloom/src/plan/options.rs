@@ -11,7 +11,7 @@ use super::bans::Banned;
 use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, Shuffle};
-use crate::ranks::Uneven;
+use crate::ranks::{BalanceWithin, Uneven};
 
 /// The options of a [`Plan`](super::Plan). The default is every sample once, in stored order, 64 to a batch.
 ///
@@ -154,6 +154,14 @@ pub struct PlanOptions {
     /// shuffled: about `1 / chunks_open` of the pairs of samples in a batch are of one chunk. Default: 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunks_open: Option<u64>,
+    /// The number of steps of an update of the optimizer, which accumulates their gradients, for
+    /// [`update`](super::Plan::update). It is part of the fingerprint with [`BalanceWithin::Update`] alone. Default: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accumulate: Option<u64>,
+    /// The batches among which those of a step are chosen, with [`balance`](Self::balance): of a window of pools, or of
+    /// an update, which then holds random samples. Default: [`BalanceWithin::Window`].
+    #[serde(skip_serializing_if = "BalanceWithin::is_window")]
+    pub balance_within: BalanceWithin,
 }
 
 impl Default for Rule {
@@ -197,6 +205,8 @@ macro_rules! option_setters {
             distinct_by: impl Into<Option<$crate::batching::Keys>>,
             per_class: impl Into<Option<u64>>,
             chunks_open: impl Into<Option<u64>>,
+            accumulate: impl Into<Option<u64>>,
+            balance_within: $crate::ranks::BalanceWithin,
         }
 
         impl $builder {

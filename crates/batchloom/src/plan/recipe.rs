@@ -12,7 +12,8 @@ use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 /// The number of chunks that are open at a time where it is not given.
 pub(super) const CHUNKS_OPEN: u64 = 16;
 
-/// The number of pools whose batches are balanced together, for each of this many ranks, and the most samples that are.
+/// The number of pools that are balanced together, the number of ranks for which there are as many again, and the most
+/// samples of such pools.
 const POOLS_IN_WINDOW: u64 = 64;
 const RANKS_OF_WINDOW: u64 = 512;
 const MOST_IN_WINDOW: u64 = 1 << 26;
@@ -65,11 +66,17 @@ impl Recipe {
 
     /// The fingerprint, 32 hexadecimal digits.
     pub(super) fn fingerprint(&self) -> String {
-        // Without balance, the cost changes no batch and no place of one: it is for statistics alone.
-        let unbalanced = !self.options.balance && self.options.cost != Cost::Elements;
-        let same = unbalanced.then(|| self.with_options(|options| options.cost = Cost::Elements));
+        // What changes no batch and no place of one is for statistics alone.
+        let same = self.with_options(|options| {
+            if !options.balance {
+                options.cost = Cost::Elements;
+            }
+            if options.balance_within.is_window() {
+                options.accumulate = None;
+            }
+        });
         // These are plain structs of numbers, booleans and names: serialising them cannot fail.
-        let text = serde_json::to_string(same.as_ref().unwrap_or(self)).unwrap_or_default();
+        let text = serde_json::to_string(&same).unwrap_or_default();
         format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
     }
 
@@ -198,8 +205,8 @@ impl Recipe {
         }
     }
 
-    /// The number of pools whose batches are dealt together: one, unless batches are balanced. The more ranks take a
-    /// step, the more batches it takes to find similar ones.
+    /// The number of pools that are dealt together: one, unless batches are balanced. The more ranks take a step, the
+    /// more batches it takes to find similar ones.
     pub(super) fn pools_in_window(&self, world_size: u32) -> u64 {
         if !self.options.balance {
             return 1;
