@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::batching::Cost;
-use crate::plan::Stats;
+use crate::plan::{ChunkStats, Stats};
 
 /// One statistic of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -113,20 +113,20 @@ impl Stats {
             ),
             ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
         ];
-        let of_chunks = self.chunks.map(|chunks| {
-            [
-                ("chunks_open", Value::Count(chunks.chunks_open), "chunks that are open at a time"),
-                ("chunks_read", Value::Count(chunks.chunks_read), "chunks that all ranks together read"),
-                (
-                    "pairs_of_one_chunk",
-                    share(chunks.pairs_of_one_chunk),
-                    "share of the pairs of samples in a batch that are of one chunk",
-                ),
-            ]
-        });
+        let of_chunks = self.chunks.map(|chunks| name_chunk_stats(&chunks));
         let all = all.into_iter().chain(of_chunks.into_iter().flatten());
         all.map(|(name, value, meaning)| Statistic { name, value, meaning }).collect()
     }
+}
+
+/// The statistics of chunks, with their meanings.
+fn name_chunk_stats(chunks: &ChunkStats) -> [(&'static str, Value, &'static str); 3] {
+    let pairs = chunks.pairs_of_one_chunk.map_or(Value::Absent, Value::Share);
+    [
+        ("chunks_open", Value::Count(chunks.chunks_open), "chunks that are open at a time"),
+        ("chunks_read", Value::Count(chunks.chunks_read), "chunks that all ranks together read"),
+        ("pairs_of_one_chunk", pairs, "share of the pairs of samples in a batch that are of one chunk"),
+    ]
 }
 
 /// A number of things in words: `1 sample`, `12,345 samples`.
