@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchloom.batching.compare import Compared as Compared
     from batchloom.batching.compare import Comparison as Comparison
     from batchloom.batching.compare import compare as compare
-    from batchloom.batching.rules import CostModel as CostModel
+    from batchloom.batching.cost_model import CostModel as CostModel
     from batchloom.batching.rules import CostOptimal as CostOptimal
     from batchloom.batching.rules import FixedSize as FixedSize
     from batchloom.batching.rules import LengthBuckets as LengthBuckets
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from batchloom.plan.plan import Place as Place
     from batchloom.plan.plan import Plan as Plan
     from batchloom.plan.plan import Step as Step
+    from batchloom.plan.plan import Update as Update
     from batchloom.ranks.ranks import RankOptions as RankOptions
     from batchloom.samples.label_counts import LabelCounts as LabelCounts
     from batchloom.samples.restore_order import restore_order as restore_order
@@ -89,8 +90,8 @@ _NAMES = {
         "Comparison",
         "compare",
     ),
+    "batchloom.batching.cost_model": ("CostModel",),
     "batchloom.batching.rules": (
-        "CostModel",
         "CostOptimal",
         "FixedSize",
         "LengthBuckets",
@@ -160,6 +161,7 @@ _NAMES = {
         "Place",
         "Plan",
         "Step",
+        "Update",
     ),
     "batchloom.ranks.ranks": ("RankOptions",),
     "batchloom.samples.label_counts": ("LabelCounts",),

@@ -23,6 +23,9 @@ pub(crate) struct Plan {
 /// Samples, tokens and labels of a step; the samples of each batch that count, and all of them.
 type Step = (u64, u64, Option<u64>, Vec<u64>, Vec<Tensor>);
 
+/// The first step of an update and the one after its last; samples, tokens, labels and sequences; cost and imbalance.
+type Update = ((u64, u64), u64, u64, Option<u64>, Option<u64>, f64, f64);
+
 /// The place of a sample: step, rank, index.
 type Place = (u64, u32, u64);
 
@@ -66,6 +69,19 @@ impl Plan {
         let step = py.detach(|| self.plan.step(step)).map_err(|error| raise(&error))?;
         let batches = step.batches.iter().map(|batch| Tensor::of_indices(batch)).collect::<PyResult<_>>()?;
         Ok((step.samples, step.tokens, step.labels, step.counts, batches))
+    }
+
+    /// The number of updates.
+    fn updates(&self, py: Python<'_>) -> PyResult<u64> {
+        self.count_steps(py, batchloom::Plan::updates)
+    }
+
+    /// The steps of an update, and its counts over all ranks.
+    fn update(&self, py: Python<'_>, update: u64) -> PyResult<Update> {
+        let update = py.detach(|| self.plan.update(update)).map_err(|error| raise(&error))?;
+        let steps = (update.steps.start, update.steps.end);
+        let (samples, tokens, cost) = (update.samples, update.tokens, update.cost);
+        Ok((steps, samples, tokens, update.labels, update.sequences, cost, update.imbalance))
     }
 
     /// The number of elements, padding included, that each rank that takes part is given at `step`.
@@ -240,7 +256,10 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     for statistic in stats.statistics() {
         match statistic.value {
             Value::Count(number) => dict.set_item(statistic.name, number)?,
-            Value::Share(number) | Value::Correlation(number) => dict.set_item(statistic.name, number)?,
+            Value::Share(number) | Value::Correlation(number) | Value::Multiple(number) => {
+                dict.set_item(statistic.name, number)?;
+            }
+            Value::Cost(cost) => dict.set_item(statistic.name, cost.to_string())?,
             _ => dict.set_item(statistic.name, py.None())?,
         }
     }

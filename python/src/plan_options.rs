@@ -4,7 +4,7 @@ use batchloom::batching::Keys;
 use batchloom::order::{Chunks, Shuffle};
 use pyo3::prelude::*;
 
-use crate::batching::{Rule, parse, read_pad_to, read_sizes, sizes};
+use crate::batching::{Coefficients, Rule, parse, read_cost, read_pad_to, read_sizes, sizes, write_cost};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
 use crate::error::DataError;
@@ -22,6 +22,7 @@ pub(crate) struct PlanOptions<'py> {
     drop_last: bool,
     uneven: String,
     balance: bool,
+    cost: Option<Coefficients>,
     largest_first: bool,
     shard_size: Option<u64>,
     pad_to: Option<(Vec<u32>, String)>,
@@ -31,6 +32,8 @@ pub(crate) struct PlanOptions<'py> {
     per_class: Option<u64>,
     chunks: Option<PyRef<'py, Tensor>>,
     chunks_open: Option<u64>,
+    accumulate: Option<u64>,
+    balance_within: String,
     #[pyo3(default)]
     sizes: Option<PyRef<'py, Tensor>>,
     #[pyo3(default)]
@@ -54,6 +57,7 @@ impl PlanOptions<'_> {
         options.drop_last = self.drop_last;
         options.uneven = parse(&self.uneven)?;
         options.balance = self.balance;
+        options.cost = read_cost(self.cost)?;
         options.largest_first = self.largest_first;
         options.shard_size = self.shard_size;
         options.pad_to = read_pad_to(self.pad_to)?;
@@ -63,6 +67,8 @@ impl PlanOptions<'_> {
         options.per_class = self.per_class;
         options.chunks = self.chunks.map(|sizes| read_chunks(&sizes)).transpose()?;
         options.chunks_open = self.chunks_open;
+        options.accumulate = self.accumulate;
+        options.balance_within = parse(&self.balance_within)?;
         options.concatenated = self.concatenated;
         options.content = self.content;
         if let Some(draws) = self.draws {
@@ -87,6 +93,8 @@ pub(crate) struct WrittenOptions {
     drop_last: bool,
     uneven: &'static str,
     balance: bool,
+    /// The coefficients of the cost model; `None` if the cost of a batch is its elements.
+    cost: Option<Coefficients>,
     largest_first: bool,
     shard_size: Option<u64>,
     /// The lengths that batches are padded to, and the treatment of samples that are longer.
@@ -99,6 +107,8 @@ pub(crate) struct WrittenOptions {
     /// The number of samples in each chunk, as uint64.
     chunks: Option<Tensor>,
     chunks_open: Option<u64>,
+    accumulate: Option<u64>,
+    balance_within: &'static str,
     labels: Py<PyAny>,
     concatenated: bool,
     content: Option<String>,
@@ -119,6 +129,7 @@ impl WrittenOptions {
             drop_last: options.drop_last,
             uneven: options.uneven.name(),
             balance: options.balance,
+            cost: write_cost(&options.cost),
             largest_first: options.largest_first,
             shard_size: options.shard_size,
             pad_to: pad_to.map(|pad_to| (pad_to.lengths().to_vec(), pad_to.truncation().name())),
@@ -132,6 +143,8 @@ impl WrittenOptions {
                 .map(|chunks| Tensor::of_list(collect(chunks.sizes())?))
                 .transpose()?,
             chunks_open: options.chunks_open,
+            accumulate: options.accumulate,
+            balance_within: options.balance_within.name(),
             labels: labels_to_python(py, options.labels.as_ref())?,
             concatenated: options.concatenated,
             content: options.content.clone(),

@@ -18,9 +18,9 @@ pub(crate) struct Comparison {
     histogram: Histogram,
 }
 
-/// A rule as text, its statistics, the time of an epoch by the cost model, the share of it that ranks wait, its work, and
-/// the seconds to plan it.
-type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, f64, f64);
+/// A rule as text, its statistics, the time of an epoch by the cost model, the share of it that ranks wait, the same share
+/// with balance, its work, and the seconds to plan it.
+type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, Option<f64>, f64, f64);
 
 /// Compares rules on sizes, or the usual rules.
 #[pyfunction]
@@ -59,6 +59,7 @@ impl Comparison {
                 stats,
                 entry.time,
                 entry.waiting,
+                entry.balanced,
                 entry.work(),
                 entry.planned.as_secs_f64(),
             ))

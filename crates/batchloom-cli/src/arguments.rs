@@ -170,7 +170,7 @@ pub(crate) struct Run {
     /// The number of ranks
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(RANKS))]
     pub(crate) world_size: u32,
-    /// Put batches of similar cost into the same step
+    /// Put batches of similar cost into the same step, attention included
     #[arg(long)]
     pub(crate) balance: bool,
     /// Leave out samples and batches that fill no batch and no step

@@ -1,9 +1,11 @@
 //! The cost by which batches are balanced and by which waiting is counted: elements unless a model is given.
 
 use batchloom::Plan;
-use batchloom::batching::{Cost, CostModel, FixedSize, Packing, Pool, Sizes};
+use batchloom::batching::{
+    Cost, CostModel, FixedSize, LengthBuckets, Packing, Pool, Rule, Sizes, TokenBudget,
+};
 use batchloom::plan::{Parts, PlanBuilder};
-use batchloom::ranks::Uneven;
+use batchloom::ranks::{BalanceWithin, Uneven};
 use proptest::prelude::*;
 
 use crate::rules::{cost, rule, seen, sizes};
@@ -49,6 +51,23 @@ fn waiting(costs: &[Vec<f64>], world_size: u32) -> f64 {
     if all > 0.0 { 1.0 - busy / all } else { 0.0 }
 }
 
+/// Rules with pools so small that a few hundred samples make several windows.
+fn small_pools() -> impl Strategy<Value = Rule> {
+    prop_oneof![
+        (50_u64..120, 1_u64..4).prop_map(|(tokens, pool)| Packing::new(tokens)
+            .unwrap()
+            .pool(pool)
+            .unwrap()
+            .into()),
+        (50_u64..120, 1_u64..4).prop_map(|(tokens, pool)| TokenBudget::new(tokens)
+            .unwrap()
+            .pool(pool)
+            .unwrap()
+            .into()),
+        (1_u64..4).prop_map(|pool| LengthBuckets::new(1).unwrap().pool(pool).unwrap().into()),
+    ]
+}
+
 proptest! {
     /// Waiting is counted by the model that is given, for any rule.
     #[test]
@@ -70,7 +89,7 @@ proptest! {
         prop_assert!((plan.stats().imbalance - expected).abs() < 1e-9);
     }
 
-    /// Steps of balanced packs hold neighbours in the order of their costs, and no pack changes.
+    /// Steps of balanced packs hold neighbours in the order of their costs.
     #[test]
     fn packs_are_balanced_by_the_model(sizes in sizes(), model in cost(), world_size in 1_u32..6, seed in any::<u64>()) {
         let rule = Packing::new(200).unwrap().pool(Pool::All).unwrap();
@@ -85,12 +104,6 @@ proptest! {
         bounds.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let apart = |pair: &[(f64, f64)]| pair[0].1 <= pair[1].0 * (1.0 + 1e-12);
         prop_assert!(bounds.windows(2).all(apart), "{bounds:?}");
-        let batches = |plan: &Plan| {
-            let mut all: Vec<Parts> = seen(plan).into_iter().flatten().collect();
-            all.sort_by(|a, b| a.samples.cmp(&b.samples));
-            all
-        };
-        prop_assert_eq!(batches(&balanced), batches(&plan.build().unwrap()));
     }
 
     /// The largest batch comes in the first step, even if another one costs more.
@@ -103,17 +116,69 @@ proptest! {
         prop_assert!(!whole || first == Some(plan.stats().largest));
     }
 
-    /// Elements are the default, and a model that counts them makes the same steps.
+    /// Balance has a documented cost by default, and a model that counts elements balances these.
     #[test]
-    fn elements_cost_by_default(sizes in sizes(), rule in rule(), world_size in 1_u32..6, seed in any::<u64>()) {
-        let plan = planned(&sizes, world_size, seed).rule(rule).balance(true);
-        let Ok(plain) = plan.clone().build() else { return Ok(()) };
-        let named = plan.clone().cost(Cost::Elements).build().unwrap();
-        prop_assert_eq!((named.fingerprint(), named.stats()), (plain.fingerprint(), plain.stats()));
-        let counting = plan.cost(CostModel::new(0.0, 1.0, 0.0).unwrap()).build().unwrap();
-        prop_assert_eq!(seen(&counting), seen(&plain));
-        prop_assert_ne!(counting.fingerprint(), plain.fingerprint());
-        prop_assert!((counting.stats().imbalance - plain.stats().imbalance).abs() < 1e-9);
+    fn balance_has_a_cost_by_default(sizes in sizes(), rule in rule(), world_size in 1_u32..6, seed in any::<u64>()) {
+        let plan = planned(&sizes, world_size, seed).rule(rule);
+        let Ok(balanced) = plan.clone().balance(true).build() else { return Ok(()) };
+        let named = plan.clone().balance(true).cost(CostModel::default()).build().unwrap();
+        prop_assert_eq!((named.fingerprint(), named.stats()), (balanced.fingerprint(), balanced.stats()));
+        prop_assert_eq!(balanced.stats().imbalance_cost, CostModel::default().into());
+        let counting = plan.clone().balance(true).cost(CostModel::new(0.0, 1.0, 0.0).unwrap()).build().unwrap();
+        prop_assert_ne!(counting.fingerprint(), balanced.fingerprint());
+        // Without balance, a cost is for statistics alone.
+        let plain = plan.clone().build().unwrap();
+        prop_assert_eq!(plain.stats().imbalance_cost, Cost::Elements);
+        let counted = plan.cost(CostModel::default()).build().unwrap();
+        prop_assert_eq!(counted.fingerprint(), plain.fingerprint());
+        prop_assert_eq!(seen(&counted), seen(&plain));
+    }
+
+    /// Neither the cost nor the world decides which samples share a batch, in any window of pools.
+    // law: L2
+    #[test]
+    fn balanced_batches_are_those_of_any_cost_and_world(sizes in prop::collection::vec(0_u32..50, 1..400), rule in small_pools(), models in (cost(), cost()), worlds in (1_u32..6, prop_oneof![1_u32..6, Just(600_u32)]), seed in any::<u64>()) {
+        let members = |world_size: u32, model: CostModel| {
+            let plan = planned(&sizes, world_size, seed).rule(rule.clone()).balance(true).cost(model).build().unwrap();
+            let mut all: Vec<Vec<u64>> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
+            all.sort();
+            all
+        };
+        prop_assert_eq!(members(worlds.0, models.0), members(worlds.1, models.1));
+    }
+
+    /// Each batch comes once in any chain of worlds within an epoch of several windows, and packs keep their budget.
+    // law: L4, L5, L6
+    #[test]
+    fn balanced_batches_come_once_in_any_chain_of_worlds(sizes in prop::collection::vec(0_u32..50, 200..500), rule in small_pools(), model in cost(), chain in prop::collection::vec((1_u32..6, 0_u64..40), 0..5), last in prop_oneof![1_u32..6, Just(600_u32)], accumulate in 1_u64..5, seed in any::<u64>()) {
+        let build = |world_size: u32| {
+            let plan = planned(&sizes, world_size, seed).rule(rule.clone()).balance(true).cost(model);
+            match accumulate {
+                1 => plan.build().unwrap(),
+                _ => plan.accumulate(accumulate).balance_within(BalanceWithin::Update).build().unwrap(),
+            }
+        };
+        let mut whole: Vec<Vec<u64>> = seen(&build(1)).into_iter().flatten().map(|parts| parts.samples).collect();
+        let mut found: Vec<Vec<u64>> = Vec::new();
+        let mut plan = build(chain.first().map_or(last, |&(world_size, _)| world_size));
+        for &(world_size, steps) in &chain {
+            plan = plan.in_world(world_size).unwrap();
+            if plan.epoch() > 0 {
+                break;
+            }
+            let steps = steps.min(plan.steps_of(world_size - 1));
+            for (step, rank) in (0..steps).flat_map(|step| (0..world_size).map(move |rank| (step, rank))) {
+                found.push(plan.indices(step, rank).unwrap());
+            }
+            plan = plan.resume(&plan.state(steps)).unwrap();
+        }
+        let rest = plan.in_world(last).unwrap();
+        if rest.epoch() == 0 {
+            found.extend(seen(&rest).into_iter().flatten().map(|parts| parts.samples));
+        }
+        whole.sort();
+        found.sort();
+        prop_assert_eq!(found, whole);
     }
 }
 

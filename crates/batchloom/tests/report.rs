@@ -99,7 +99,7 @@ fn report_shows_the_numbers_of_the_stats() {
     assert!(page.contains(&format!("<tr><th>padding<td>{:.2}%<td>", stats.padding * 100.0)));
     assert!(page.contains(&format!("<tr><th>efficiency<td>{:.2}%<td>", stats.efficiency.unwrap() * 100.0)));
     assert!(page.contains("<tr><th>largest<td>90<td>"));
-    assert_eq!(page.matches("<tr><th>").count(), 26);
+    assert_eq!(page.matches("<tr><th>").count(), 28);
     let uniform = Plan::builder(10).batch_size(3).build().unwrap().report("a plan");
     assert!(uniform.contains("<tr><th>efficiency<td>-<td>"));
 }
@@ -171,7 +171,9 @@ proptest! {
             let least = comparison.rules.iter().map(|rule| rule.work()).fold(f64::INFINITY, f64::min);
             prop_assert!(comparison.rules[comparison.best].work() <= least * 1.005);
             let text = comparison.to_string();
-            prop_assert_eq!(text.lines().count(), rules.len() + 4);
+            let notes = text.lines().filter(|line| line.starts_with("* ")).count();
+            prop_assert_eq!(notes, usize::from(comparison.cost.is_none() && world_size > 1 && rules.iter().any(|rule| rule.to_string().starts_with("packing"))));
+            prop_assert_eq!(text.lines().count(), rules.len() + 4 + notes);
             prop_assert!(text.contains(&rules[comparison.best].to_string()));
         }
     }
@@ -238,6 +240,69 @@ proptest! {
             prop_assert!(rule.stats.largest <= most, "{}: {} of {most}", rule.rule, rule.stats.largest);
         }
     }
+}
+
+/// Samples of which one in a hundred is long.
+fn long_tail() -> Sizes {
+    Sizes::new(
+        (0..2000).map(|sample| if sample % 100 == 0 { 1000 } else { 1 + sample % 40 }).collect::<Vec<u32>>(),
+    )
+}
+
+#[test]
+fn rules_are_compared_by_the_cost_that_is_named() {
+    let (sizes, model) = (long_tail(), CostModel::new(0.0, 1.0, 1.0 / 64.0).unwrap());
+    let rules = Comparison::usual_rules(&sizes, Budget::Tokens(1024), None).unwrap();
+    let by_tokens = Comparison::new(&sizes, &rules, 4, None, |_| ()).unwrap();
+    let packing = by_tokens.rules.len() - 1;
+    assert_eq!(by_tokens.best, packing);
+    let marked = |comparison: &Comparison| -> Vec<bool> {
+        comparison.cells().iter().map(|row| row[2].ends_with('*')).collect()
+    };
+    // The line of a packing rule alone warns, where ranks wait and tokens are counted.
+    assert_eq!(marked(&by_tokens), [false, false, false, false, false, true]);
+    for text in [by_tokens.to_string(), by_tokens.html(), by_tokens.verdict()] {
+        assert!(text.contains("by tokens, which leave out attention"), "{text}");
+    }
+    assert!(by_tokens.rules.iter().all(|entry| entry.balanced.is_none()));
+    let by_cost = Comparison::new(&sizes, &rules, 4, Some(model), |_| ()).unwrap();
+    assert!(marked(&by_cost).iter().all(|marked| !marked));
+    assert!(by_cost.to_string().contains("cost per_token=1,per_pair=0.015625"));
+    let entry = &by_cost.rules[packing];
+    assert!(entry.waiting > by_tokens.rules[packing].waiting + 0.2, "{entry:?}");
+    for (rule, entry) in rules.iter().zip(&by_cost.rules) {
+        let plan = Plan::builder(2000).sizes(sizes.clone()).rule(rule.clone()).shuffle(true).world_size(4);
+        let balanced = plan.balance(true).cost(model).build().unwrap().stats();
+        assert_eq!(entry.balanced, Some(balanced.imbalance), "{rule}");
+    }
+    assert!(by_cost.verdict().contains("with balance)"));
+    let alone = Comparison::new(&sizes, &rules, 1, None, |_| ()).unwrap();
+    assert!(marked(&alone).iter().all(|marked| !marked), "one rank never waits");
+}
+
+#[test]
+fn report_shows_the_cost_of_each_rank_with_and_without_balance() {
+    let model = CostModel::new(0.0, 1.0, 1.0 / 64.0).unwrap();
+    let builder =
+        Plan::builder(2000).sizes(long_tail()).rule(Packing::new(1024).unwrap()).shuffle(true).world_size(4);
+    let plain = builder.clone().build().unwrap();
+    let balanced = builder.clone().balance(true).cost(model).build().unwrap();
+    let page = balanced.report("balanced");
+    let waits = |plan: &Plan| format!("Ranks wait {:.2}% of the time", plan.stats().imbalance * 100.0);
+    let before = builder.cost(model).build().unwrap();
+    assert!(page.contains("by per_token=1,per_pair=0.015625") && page.contains("<svg id=\"unbalanced\""));
+    assert!(page.contains(&waits(&balanced)));
+    let parts = balanced.parts(0, 1).unwrap();
+    let squares = parts.sizes.iter().map(|&size| u128::from(size).pow(2)).sum();
+    let cost = model.packed_cost(parts.sizes.iter().map(|&size| u64::from(size)).sum(), squares);
+    assert!(page.contains(&format!("step 0, rank 1: cost {cost}")));
+    assert!(
+        !page.contains("which leave out attention")
+            && !before.report("before").contains("leave out attention: ranks")
+    );
+    let page = plain.report("plain");
+    assert!(page.contains("Imbalance counts tokens") && !page.contains("<svg id=\"unbalanced\""));
+    assert!(page.contains(&waits(&plain)));
 }
 
 #[test]

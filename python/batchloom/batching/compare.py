@@ -9,7 +9,8 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching.rules import RULES, CostModel, Rule, engine_rule
+from batchloom.batching.cost_model import CostModel
+from batchloom.batching.rules import RULES, Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import HasSizes, check_sizes
 
@@ -23,7 +24,9 @@ class Compared:
         stats: The statistics of its plan: see :meth:`batchloom.Plan.stats`.
         time: The time of an epoch by the cost model; ``None`` if none was given.
         waiting: The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model, or
-            without one by elements.
+            without one by elements, which leaves out attention.
+        balanced: The same share if ``balance`` chooses the batches of a step by the cost model; ``None`` without one,
+            or with one rank.
         work: The time, or without a cost model, the elements that all ranks compute or wait for.
         planned: The seconds that it took to plan an epoch.
     """
@@ -32,6 +35,7 @@ class Compared:
     stats: dict[str, Any]
     time: float | None
     waiting: float
+    balanced: float | None
     work: float
     planned: float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 import batchloom._native as _native
 import numpy
@@ -25,11 +25,15 @@ from batchloom.arguments import (
     read_shuffle,
     require_known,
 )
+from batchloom.batching.cost_model import CostModel
 from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import read_ban
 from batchloom.samples.chunks import PerChunk, check_chunks
 from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
+
+BalanceWithin = Literal["window", "update"]
+BALANCE_WITHIN = ("window", "update")
 
 
 class OrderKeywords(TypedDict, total=False):
@@ -41,7 +45,8 @@ class OrderKeywords(TypedDict, total=False):
     shard_size: int | None
     drop_last: bool
     uneven: Uneven
-    balance: bool
+    balance: bool | CostModel
+    cost: CostModel | None
     largest_first: bool
     pad_to: PadTo
     truncate: Truncate
@@ -52,6 +57,8 @@ class OrderKeywords(TypedDict, total=False):
     distinct_by: SampleKeys | None
     per_class: int | None
     ban: Iterable[Any] | None
+    accumulate: int
+    balance_within: BalanceWithin
 
 
 class PlanKeywords(OrderKeywords, total=False):
@@ -132,6 +139,14 @@ class PlanOptions:
             0, which all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes
             are -100 there.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
+            :meth:`CostModel.default` counts the cost, or a model that is given in place of ``True``. ``Packing`` then
+            forms batches of as many elements that cost the same, whatever the price of a pair of elements is; neither
+            the cost nor the number of ranks decides which samples share a batch. Batches of 64 pools are compared, and
+            of 64 more for every 512 ranks. ``plan.stats()`` has the share of time that ranks wait (``imbalance``), and
+            how much steps follow length for it (``step_spread``).
+        cost: The cost of a batch by which ``plan.stats()`` counts the time that ranks wait, without ``balance``.
+            ``None`` counts elements, which leaves out attention. It changes no batch, and is no part of the
+            fingerprint.
         largest_first: If ``True``, the largest batch that the rule makes is the first, so that memory is allocated
             once, and an out-of-memory error occurs in the first step.
         pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
@@ -176,6 +191,11 @@ class PlanOptions:
             hold (last in tuples). Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``.
             Where documents of a stream are shuffled, a number names other tokens in each epoch: ban pieces in the epoch
             that they spoil, or shuffle pieces alone.
+        accumulate: The number of steps of an update of the optimizer, which accumulates their gradients:
+            ``plan.update`` counts the samples and the labels of one.
+        balance_within: The batches among which ``balance`` chooses those of a step. ``"window"`` takes the batches of a
+            window of pools, so that ranks wait least, and steps follow length more or less. ``"update"`` takes the
+            batches of an update of ``accumulate`` steps, which are random.
     """
 
     shuffle: Shuffle = False
@@ -183,7 +203,8 @@ class PlanOptions:
     drop_last: bool = False
     seed: int = 0
     uneven: Uneven = "pad"
-    balance: bool = False
+    balance: bool | CostModel = False
+    cost: CostModel | None = None
     largest_first: bool = False
     pad_to: PadTo = "longest"
     truncate: Truncate = "error"
@@ -196,6 +217,8 @@ class PlanOptions:
     chunks: PerChunk | None = None
     chunks_open: int | None = None
     ban: Iterable[Any] | None = None
+    accumulate: int = 1
+    balance_within: BalanceWithin = "window"
 
     @classmethod
     def from_keywords(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
@@ -230,7 +253,8 @@ class PlanOptions:
             "drop_last": boolean("drop_last", self.drop_last),
             "seed": integer("seed", self.seed),
             "uneven": choice("uneven", self.uneven, UNEVEN),
-            "balance": boolean("balance", self.balance),
+            "balance": read_balance(self.balance),
+            "cost": self._coefficients(),
             "largest_first": boolean("largest_first", self.largest_first),
             "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
             "pad_to": read_pad_to(self.pad_to, self.truncate),
@@ -240,7 +264,24 @@ class PlanOptions:
             "per_class": None if self.per_class is None else integer("per_class", self.per_class, least=1, most=MOST),
             "chunks": None if self.chunks is None else _native.borrow(check_chunks(self.chunks), "chunks"),
             "chunks_open": None if self.chunks_open is None else integer("chunks_open", self.chunks_open, least=1),
+            "accumulate": integer("accumulate", self.accumulate, least=1),
+            "balance_within": choice("balance_within", self.balance_within, BALANCE_WITHIN),
         }
+
+    def _coefficients(self) -> tuple[float, float, float] | None:
+        """Return the coefficients of the cost model; ``None`` for the default.
+
+        Raises:
+            ArgumentError: ``cost`` is no cost model, or is given beside ``balance``.
+        """
+        if self.cost is not None and not isinstance(self.cost, CostModel):
+            raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
+        if self.cost is not None and self.balance:
+            raise ArgumentError(
+                f"cost is {self.cost!r}, and balance is {self.balance!r}; expected the model in balance, and no cost"
+            )
+        model = self.balance if isinstance(self.balance, CostModel) else self.cost
+        return None if model is None else (model.fixed, model.per_token, model.per_pair)
 
     @property
     def pads_to_longest(self) -> bool:
@@ -266,13 +307,17 @@ class PlanOptions:
             "drop_last",
             "seed",
             "uneven",
-            "balance",
             "largest_first",
             "ban",
             "per_class",
             "chunks_open",
+            "balance_within",
         )
+        model = None if options["cost"] is None else CostModel(*options["cost"])
         return cls(
+            balance=options["balance"] and (True if model in (None, CostModel.default()) else model),
+            cost=None if options["balance"] else model,
+            accumulate=options["accumulate"] or 1,
             shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,
             num_samples=num_samples,
@@ -283,6 +328,20 @@ class PlanOptions:
             **padded,
             **{option: options[option] for option in same},
         )
+
+
+def read_balance(balance: bool | CostModel) -> bool:
+    """Return whether batches are balanced.
+
+    Raises:
+        ArgumentError: ``balance`` is neither a boolean nor a cost model.
+    """
+    if isinstance(balance, CostModel):
+        return True
+    try:
+        return boolean("balance", balance)
+    except ArgumentError:
+        raise ArgumentError(f"balance is {balance!r}; expected True, False or a CostModel") from None
 
 
 def read_pad_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None:

@@ -72,13 +72,58 @@ class Step:
         Raises:
             ArgumentError: The loader does not make the labels, and ``label_counts`` was not given.
         """
-        if self._labels is None:
-            raise ArgumentError(
-                "the labels of a step are not known: the loader does not make them, and label_counts is not given; "
-                'expected labels="name of a field of tokens", or label_counts=dataset.count_labels("name of a field of '
-                'labels")'
-            )
-        return self._labels
+        return _known_labels("a step", self._labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """One update of the optimizer, over all ranks and its steps: up to ``accumulate`` of them.
+
+    Attributes:
+        index: The number of the update in the plan.
+        steps: The steps.
+        samples: Samples over all steps and ranks.
+        tokens: Elements over all steps and ranks, without padding.
+        cost: The sum of the costs of all batches, by the model of ``balance`` or ``cost``; elements without one.
+        imbalance: The share of the time of all ranks that is spent waiting at each step of the update.
+    """
+
+    index: int
+    steps: range
+    samples: int
+    tokens: int
+    cost: float
+    imbalance: float
+    _labels: int | None = field(repr=False)
+    _sequences: int | None = field(repr=False)
+
+    @property
+    def labels(self) -> int:
+        """The labels over all steps and ranks that are not -100: the divisor of a loss that is averaged over labels.
+
+        Raises:
+            ArgumentError: The loader does not make the labels, and ``label_counts`` was not given.
+        """
+        return _known_labels("an update", self._labels)
+
+    @property
+    def sequences(self) -> int:
+        """The samples (or parts of split ones) with at least one label: the divisor of a loss averaged over samples.
+
+        Raises:
+            ArgumentError: The loader does not make the labels, and ``label_counts`` was not given.
+        """
+        return _known_labels("an update", self._sequences)
+
+
+def _known_labels(whole: str, labels: int | None) -> int:
+    if labels is None:
+        raise ArgumentError(
+            f"the labels of {whole} are not known: the loader does not make them, and label_counts is not given; "
+            'expected labels="name of a field of tokens", or label_counts=dataset.count_labels("name of a field of '
+            'labels")'
+        )
+    return labels
 
 
 class Plan:
@@ -204,6 +249,25 @@ class Plan:
         samples, tokens, labels, counts, batches = self._native.step(index)
         return Step(index, samples, tokens, tuple(counts), tuple(_array(batch) for batch in batches), labels)
 
+    @property
+    def updates(self) -> int:
+        """The number of updates of the optimizer: the last one holds the steps that are left."""
+        return self._native.updates()
+
+    def update(self, update: SupportsIndex) -> Update:
+        """Return one update of the optimizer over all ranks: up to ``accumulate`` steps.
+
+        Every rank knows its counts before the first step, without communication. Updates are counted from the start of
+        the epoch: where a state was loaded, the first update holds the steps that it still lacks, over the ranks that
+        there are now.
+
+        Raises:
+            RangeError: There is no such update.
+        """
+        index = resolve_index("update", update, self._native.updates())
+        steps, samples, tokens, labels, sequences, cost, imbalance = self._native.update(index)
+        return Update(index, range(*steps), samples, tokens, cost, imbalance, labels, sequences)
+
     def shard(self, step: SupportsIndex) -> range | None:
         """Return the shard of this rank's batch at ``step``: a range of samples as stored that holds the batch.
 
@@ -263,7 +327,13 @@ class Plan:
         - the ``tail`` of a stream: tokens that are in no sample, too few for one more piece, or for one more in every
           row of a stream that continues from batch to batch;
         - elements of the ``largest`` batch;
-        - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step;
+        - ``imbalance``, the share of the time of all ranks that is spent waiting for the costliest batch of a step:
+          ``1 - busy / (world_size * longest)``, with the sum of the costs of all batches, and the sum over steps of the
+          largest cost; ``imbalance_cost``, the cost that is counted: ``"tokens"``, which leaves out attention, or the
+          coefficients of the cost model of ``balance`` or ``cost``;
+        - ``step_spread``, the distance of the composition of steps from random: the variance of the mean logarithm of
+          the sizes at a step, over the variance that steps of random samples have. About 1 if steps hold random
+          samples, more if steps follow length (``None`` if all sizes are equal);
         - ``mates_kept``, the share of the pairs of samples which share a batch that share one in the next epoch too:
           about what a pool holds of the samples, and 1 without ``shuffle``. (Where samples have no sizes, of 64
           neighbours in each of 1024 batches; ``None`` if batches hold one sample each.);

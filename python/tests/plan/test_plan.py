@@ -191,6 +191,8 @@ def test_stats_are_what_the_oracle_counts(run, world_size):
         "tail": 0,
         "largest": max(itertools.chain(*sizes)),
         "imbalance": pytest.approx(1 - real / sum(max(step) * world_size for step in sizes)),
+        "imbalance_cost": "tokens",
+        "step_spread": None,
         "mates_kept": stats["mates_kept"],
         "length_correlation": None,
     }

@@ -29,12 +29,15 @@ OPTIONS = st.fixed_dictionaries(
         "chunks": st.sampled_from([None, [SAMPLES], [7, 0, 1, 22, SAMPLES - 30]]),
         "chunks_open": st.sampled_from([None, 1, 3]),
         "ban": st.sampled_from([None, [], [17, 3, 3]]),
+        "accumulate": st.sampled_from([1, 3]),
     },
 )
 SIZED = st.fixed_dictionaries(
     {},
     optional={
-        "balance": st.booleans(),
+        "balance": st.booleans() | st.just(bl.CostModel(3, 2, 1)),
+        "cost": st.sampled_from([None, bl.CostModel(3, 2, 1)]),
+        "balance_within": st.sampled_from(["window", "update"]),
         "largest_first": st.booleans(),
         "pad_to": st.sampled_from(["longest", 64, [16, 64]]),
         "truncate": st.sampled_from(["error", "left", "right"]),

@@ -7,7 +7,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import batching
+from oracles import balance, batching
 from oracles.batching import batches_of, buckets, budgets, flat, optimals, packings, rules, sized
 from oracles.plans import EACH, SPREAD, named, planned, seeds, worlds
 
@@ -20,7 +20,8 @@ def recount(plan, sizes):
     padded = [[batching.padded(rule, batch.tolist(), sizes) for batch in step.batches] for step in steps]
     each = flat(padded)
     samples = flat(batches)
-    waiting = sum(max(step) * plan.world_size for step in padded)
+    model = bl.CostModel.default() if plan.options.balance else None
+    costs = [[balance.cost_of(model, rule, batch.tolist(), sizes) for batch in step.batches] for step in steps]
     lengths = [batching.taken(rule, sizes[sample]) for sample in samples]
     once = {sample: batching.taken(rule, sizes[sample]) for sample in samples}
     shapes = {(len(batch), cost // len(batch)) for batch, cost in zip(batches, each, strict=True)}
@@ -51,7 +52,9 @@ def recount(plan, sizes):
         "earlier_tokens": 0,
         "tail": 0,
         "largest": max(each),
-        "imbalance": pytest.approx(1 - sum(each) / waiting if waiting else 0.0),
+        "imbalance": pytest.approx(balance.waiting(costs, plan.world_size), abs=1e-9),
+        "imbalance_cost": plan.stats()["imbalance_cost"],
+        "step_spread": plan.stats()["step_spread"],
         "mates_kept": plan.stats()["mates_kept"],
         "length_correlation": plan.stats()["length_correlation"],
     }
@@ -127,7 +130,8 @@ def test_no_token_is_lost_without_being_counted(sizes, rule, shuffle, drop_last,
     stats = planned(sizes, rule, **options, balance=balance).stats()
     given_tokens = stats["tokens"] + stats["repeated_tokens"]
     assert given_tokens == sum(stats[kind] for kind in ("real", "truncated_tokens", "dropped_tokens", "earlier_tokens"))
-    assert all(value >= 0 for name, value in stats.items() if value is not None and name != "length_correlation")
+    counted = {name: value for name, value in stats.items() if name not in ("length_correlation", "imbalance_cost")}
+    assert all(value is None or value >= 0 for value in counted.values())
     if batching.policy(rule) != "alone" and not batching.counts_real(rule):
         assert 0 <= (stats["efficiency"] or 0.0) <= 1
 

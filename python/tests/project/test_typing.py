@@ -140,7 +140,7 @@ def test_rules() -> None:
     for rule in rules:
         plan: bl.Plan = bl.Plan(sizes=[3, 0, 5], batching=rule, shuffle=True, balance=True, largest_first=True)
         sizes: numpy.typing.NDArray[numpy.uint32] | None = plan.sizes
-        flags: tuple[bool, bool] = plan.options.balance, plan.options.largest_first
+        flags: tuple[bool | bl.CostModel, bool] = plan.options.balance, plan.options.largest_first
         batching: Rule = plan.batching
         lengths.append(plan.step(0).samples)
         assert sizes is not None

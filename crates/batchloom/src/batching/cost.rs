@@ -3,6 +3,8 @@
 //! The rule [`CostOptimal`](super::CostOptimal), the order of batches with `balance`, and the share of time that ranks
 //! wait ask one value. Without a model, a batch costs its elements, padding counted.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::CostModel;
@@ -37,6 +39,16 @@ pub enum Cost {
 impl From<CostModel> for Cost {
     fn from(model: CostModel) -> Self {
         Self::Model(model)
+    }
+}
+
+/// Writes `tokens`, or the coefficients of the model.
+impl fmt::Display for Cost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elements => formatter.pad("tokens"),
+            Self::Model(model) => model.fmt(formatter),
+        }
     }
 }
 
@@ -87,7 +99,8 @@ impl Cost {
             (Self::Elements, batch) => batch.elements() as f64,
             (Self::Model(model), BatchShape::Padded { samples, length }) => model.cost(samples, length),
             (Self::Model(model), BatchShape::Packed(sizes)) => {
-                model.fixed() + sizes.iter().map(|&size| model.price(u64::from(size))).sum::<f64>()
+                let squares = sizes.iter().map(|&size| u128::from(size).pow(2)).sum();
+                model.packed_cost(sizes.iter().map(|&size| u64::from(size)).sum(), squares)
             }
         }
     }

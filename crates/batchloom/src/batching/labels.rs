@@ -146,12 +146,20 @@ impl SampleLabels {
     /// The number of labels of parts of samples, which begin with elements `starts` and have `sizes` elements.
     pub(crate) fn of(&self, samples: &[u64], starts: &[u32], sizes: &[u32]) -> u64 {
         match &self.labels {
-            Labels::Next => sizes.iter().map(|&size| u64::from(size.saturating_sub(1))).sum(),
             Labels::Each(labels) => labels * samples.len() as u64,
-            Labels::Last { .. } => samples.iter().map(|&sample| self.labels.of_last(sample)).sum(),
+            _ => self.each(samples, starts, sizes).iter().sum(),
+        }
+    }
+
+    /// The number of labels of each of these parts.
+    pub(crate) fn each(&self, samples: &[u64], starts: &[u32], sizes: &[u32]) -> Vec<u64> {
+        match &self.labels {
+            Labels::Next => sizes.iter().map(|&size| u64::from(size.saturating_sub(1))).collect(),
+            Labels::Each(labels) => vec![*labels; samples.len()],
+            Labels::Last { .. } => samples.iter().map(|&sample| self.labels.of_last(sample)).collect(),
             Labels::Counted(counts) => {
                 let parts = samples.iter().zip(starts);
-                parts.map(|(&sample, &start)| u64::from(counts.as_slice()[self.place(sample, start)])).sum()
+                parts.map(|(&sample, &start)| counts.as_slice()[self.place(sample, start)].into()).collect()
             }
         }
     }

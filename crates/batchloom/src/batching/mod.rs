@@ -7,10 +7,12 @@
 //! A new rule is a file that answers the questions of `pool_rule.rs` and implements the spelling of `spelling.rs`, a
 //! line in the list of `rule.rs`, and its line among the exports here.
 
+mod bins;
 mod cost;
 mod cost_model;
 mod cost_optimal;
 pub(crate) mod error;
+mod even_bins;
 mod fixed_size;
 mod grouping;
 mod labels;
@@ -30,6 +32,7 @@ mod sorted;
 mod sorting;
 mod spelling;
 mod token_budget;
+mod transformer;
 
 pub(crate) use cost::BatchShape;
 pub use cost::Cost;
@@ -56,3 +59,4 @@ pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, round_up};
 use sorted::Sorted;
 pub use token_budget::{Count, TokenBudget};
+pub use transformer::Transformer;

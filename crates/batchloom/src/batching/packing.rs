@@ -2,17 +2,18 @@
 //!
 //! Best fit: each sample is put into the fullest bin that still has room for it. Shuffled samples are taken in the
 //! random order of the epoch, after all samples above a quarter of a bin, the longest of them first: small samples then
-//! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. Bins
-//! are found by their free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there
-//! at once. O(n) for n samples and a capacity that fits three or four levels.
+//! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. If full
+//! bins are to cost the same, large samples are put into bins by their squares: see `even_bins.rs`.
 
 use serde::Serialize;
 
+use super::bins::Bins;
 use super::error::BatchingCause;
+use super::even_bins::{self, fill_evenly};
 use super::pool::MOST;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index};
 use crate::Result;
 use crate::named::named;
 
@@ -127,7 +128,7 @@ impl Packing {
     }
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
-    fn cut_parts(&self, sizes: &[u32], shuffled: bool) -> PoolBatches {
+    fn cut_parts(&self, sizes: &[u32], pooled: Pooled) -> PoolBatches {
         let capacity = self.max_tokens;
         let mut parts = Vec::new();
         for (sample, &size) in (0..).zip(sizes) {
@@ -139,32 +140,27 @@ impl Packing {
             }
         }
         let lengths: Vec<u32> = parts.iter().map(|&(_, _, length)| length).collect();
-        let (order, ends) = self.pack(&lengths, shuffled);
+        let (order, ends) = self.pack(&lengths, pooled);
         let (places, starts) =
             order.iter().map(|&part| parts[to_index(part)]).map(|part| (part.0, part.1)).unzip();
         PoolBatches { places, starts, ends }
     }
 
     /// The places of those `sizes` that fit a bin, as [`pack`](Self::pack) returns them.
-    fn pack_fitting(&self, sizes: &[u32], shuffled: bool) -> (Vec<u32>, Vec<u32>) {
+    fn pack_fitting(&self, sizes: &[u32], pooled: Pooled) -> (Vec<u32>, Vec<u32>) {
         let fitting = (0..).zip(sizes).filter(|&(_, &size)| size <= self.max_tokens);
         let (fitting, sizes): (Vec<u32>, Vec<u32>) = fitting.unzip();
-        let (places, ends) = self.pack(&sizes, shuffled);
+        let (places, ends) = self.pack(&sizes, pooled);
         (places.into_iter().map(|place| fitting[to_index(place)]).collect(), ends)
     }
 
     /// The places of `sizes`, bin after bin, the longest first in each, and the end of each bin.
-    fn pack(&self, sizes: &[u32], shuffled: bool) -> (Vec<u32>, Vec<u32>) {
+    fn pack(&self, sizes: &[u32], pooled: Pooled) -> (Vec<u32>, Vec<u32>) {
         let sorted = Sorted::new(sizes);
-        let random = (shuffled && self.order == PackingOrder::Random)
-            .then(|| Sorted::above(sizes, self.max_tokens / LARGE));
-        let order = random.as_ref().unwrap_or(&sorted);
-        let bins = Bins::fill(&order.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
-        let mut ends = vec![0; bins.free.len() + 1];
-        bins.of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
+        let bin_of = self.fill_bins(sizes, &sorted, pooled);
+        let mut ends = vec![0; bin_of.iter().max().map_or(0, |&bin| to_index(bin) + 1) + 1];
+        bin_of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
         (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
-        let mut bin_of = vec![0; sizes.len()];
-        bins.of.iter().zip(&order.places).for_each(|(&bin, &sample)| bin_of[to_index(sample)] = bin);
         let mut places = vec![0; sizes.len()];
         for &sample in &sorted.places {
             let end = &mut ends[to_index(bin_of[to_index(sample)])];
@@ -174,21 +170,55 @@ impl Packing {
         ends.pop();
         (places, ends)
     }
+
+    /// The bin of each sample.
+    fn fill_bins(&self, sizes: &[u32], sorted: &Sorted, pooled: Pooled) -> Vec<u32> {
+        let (capacity, most) = (self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
+        let random = pooled.is_shuffled && self.order == PackingOrder::Random;
+        let order = |large: u32| random.then(|| Sorted::above(sizes, capacity / large));
+        let of_sample = |order: &Sorted, of: &[u32]| {
+            let mut bin_of = vec![0; sizes.len()];
+            of.iter().zip(&order.places).for_each(|(&bin, &sample)| bin_of[to_index(sample)] = bin);
+            bin_of
+        };
+        let even_order = pooled.is_even.then(|| order(even_bins::LARGE));
+        let even_order = even_order.as_ref().map(|order| order.as_ref().unwrap_or(sorted));
+        let even = even_order.and_then(|order| Some((order, fill_evenly(order, capacity, most)?)));
+        if let Some((order, bins)) = even.as_ref().filter(|(_, bins)| bins.are_many) {
+            return of_sample(order, &bins.of);
+        }
+        let order = order(LARGE);
+        let order = order.as_ref().unwrap_or(sorted);
+        let best = Bins::fill(&order.sizes, capacity, most);
+        match even.filter(|(_, bins)| bins.count <= best.count_used()) {
+            Some((order, bins)) => of_sample(order, &bins.of),
+            None => of_sample(order, &best.of),
+        }
+    }
+}
+
+/// The facts about a pool on which the order of its samples and the choice of their bins depend.
+#[derive(Debug, Clone, Copy)]
+struct Pooled {
+    is_shuffled: bool,
+    /// Full bins are to cost the same.
+    is_even: bool,
 }
 
 impl PoolRule for Packing {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        let (sizes, shuffled) = (pool.sizes, pool.together.is_some());
+        let (sizes, pooled) =
+            (pool.sizes, Pooled { is_shuffled: pool.together.is_some(), is_even: pool.even });
         let whole = |(places, ends)| PoolBatches { places, starts: Vec::new(), ends };
         if sizes.iter().all(|&size| size <= self.max_tokens) {
-            return whole(self.pack(sizes, shuffled));
+            return whole(self.pack(sizes, pooled));
         }
         match self.oversize {
-            PackedOversize::Split => self.cut_parts(sizes, shuffled),
-            PackedOversize::Drop => whole(self.pack_fitting(sizes, shuffled)),
+            PackedOversize::Split => self.cut_parts(sizes, pooled),
+            PackedOversize::Drop => whole(self.pack_fitting(sizes, pooled)),
             PackedOversize::Truncate | PackedOversize::Error => {
                 let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
-                whole(self.pack(&truncated, shuffled))
+                whole(self.pack(&truncated, pooled))
             }
         }
     }
@@ -256,130 +286,4 @@ impl Spelled for Packing {
         let rule = given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))?;
         given.set_word("order", rule, |rule, order| Ok(rule.order(order)))
     }
-}
-
-/// Bins that are being filled.
-struct Bins {
-    /// The bin of each sample.
-    of: Vec<u32>,
-    /// For each bin: its free space, the samples that it holds, and the next bin with as much free space.
-    free: Vec<u32>,
-    held: Vec<u32>,
-    next: Vec<u32>,
-}
-
-impl Bins {
-    /// Puts samples into bins, the longest first.
-    fn fill(sizes: &[u32], capacity: u32, most: u32) -> Self {
-        let mut bins = Self {
-            of: Vec::with_capacity(sizes.len()),
-            free: Vec::new(),
-            held: Vec::new(),
-            next: Vec::new(),
-        };
-        let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
-        // If everything fits one bin, its capacity is what there is: no free space is larger than what is left to
-        // place.
-        let capacity = u32::try_from(total).map_or(capacity, |total| capacity.min(total));
-        let smallest = sizes.iter().copied().min().unwrap_or(0);
-        let mut room = Room::new(capacity);
-        let mut rest = sizes;
-        while let Some(&size) = rest.first() {
-            let bin = match room.best(size) {
-                Some(free) => room.take(free, &bins.next),
-                None => bins.open(capacity),
-            };
-            let fits = bins.free[bin].checked_div(size).unwrap_or(u32::MAX).min(most - bins.held[bin]);
-            let equal = rest.iter().take(to_index(fits)).take_while(|&&other| other == size).count();
-            bins.of.resize(bins.of.len() + equal, to_place(bin));
-            bins.free[bin] -= size * to_place(equal);
-            bins.held[bin] += to_place(equal);
-            if bins.held[bin] < most && bins.free[bin] >= smallest {
-                room.put(bins.free[bin], bin, &mut bins.next);
-            }
-            rest = &rest[equal..];
-        }
-        bins
-    }
-
-    fn open(&mut self, capacity: u32) -> usize {
-        self.free.push(capacity);
-        self.held.push(0);
-        self.next.push(0);
-        self.free.len() - 1
-    }
-}
-
-/// The bins that have room, by their free space.
-struct Room {
-    /// For each amount of free space, one more than the first bin that has it, or 0 if there is no such bin.
-    first: Vec<u32>,
-    /// The amounts that some bin has, as a tree: bit `k` of a level is set if word `k` of the level below is not 0.
-    levels: Vec<Vec<u64>>,
-}
-
-impl Room {
-    fn new(capacity: u32) -> Self {
-        let mut levels = Vec::new();
-        let mut bits = to_index(capacity) + 1;
-        while levels.is_empty() || bits > 1 {
-            bits = bits.div_ceil(64);
-            levels.push(vec![0; bits]);
-        }
-        Self { first: vec![0; to_index(capacity) + 1], levels }
-    }
-
-    /// The least free space of a bin that takes `size`.
-    fn best(&self, size: u32) -> Option<usize> {
-        let mut bit = to_index(size);
-        for (level, words) in self.levels.iter().enumerate() {
-            let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
-            if word != 0 {
-                return Some(self.descend(level, bit / 64 * 64 + count_trailing_zeros(word)));
-            }
-            bit = bit / 64 + 1;
-        }
-        None
-    }
-
-    /// The lowest amount under `bit` of `level`.
-    fn descend(&self, level: usize, bit: usize) -> usize {
-        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + count_trailing_zeros(words[bit]))
-    }
-
-    /// Takes out a bin with this much free space.
-    fn take(&mut self, free: usize, next: &[u32]) -> usize {
-        let bin = to_index(self.first[free] - 1);
-        self.first[free] = next[bin];
-        if self.first[free] == 0 {
-            self.clear(free);
-        }
-        bin
-    }
-
-    /// Puts in a bin with this much free space.
-    fn put(&mut self, free: u32, bin: usize, next: &mut [u32]) {
-        let mut bit = to_index(free);
-        next[bin] = self.first[bit];
-        self.first[bit] = to_place(bin) + 1;
-        for words in &mut self.levels {
-            words[bit / 64] |= 1 << (bit % 64);
-            bit /= 64;
-        }
-    }
-
-    fn clear(&mut self, free: usize) {
-        let mut bit = free;
-        for words in &mut self.levels {
-            words[bit / 64] &= !(1 << (bit % 64));
-            if words[bit / 64] != 0 {
-                break;
-            }
-            bit /= 64;
-        }
-    }
-}
-
-fn count_trailing_zeros(word: u64) -> usize {
-    to_index(word.trailing_zeros())
 }

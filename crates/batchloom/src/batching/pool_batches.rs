@@ -12,14 +12,32 @@ pub(crate) struct PoolBatches {
 }
 
 impl PoolBatches {
-    /// Appends the batches of a part of the pool; their places count within `part`.
-    pub(super) fn append(&mut self, batches: &Self, part: &[u32]) {
-        let before = self.places.len();
+    /// Appends the batches of a pool; its first place is `first`.
+    pub(crate) fn append_pool(&mut self, batches: Self, first: u32) {
+        if first == 0 {
+            *self = batches;
+            return;
+        }
+        self.append_starts(&batches);
+        let before = to_place(self.places.len());
+        self.places.extend(batches.places.iter().map(|&place| first + place));
+        self.ends.extend(batches.ends.iter().map(|&end| before + end));
+    }
+
+    /// Appends the first elements of batches, which are all 0 where there are none.
+    fn append_starts(&mut self, batches: &Self) {
         if !self.starts.is_empty() || !batches.starts.is_empty() {
+            let before = self.places.len();
             self.starts.resize(before, 0);
             self.starts.extend(&batches.starts);
             self.starts.resize(before + batches.places.len(), 0);
         }
+    }
+
+    /// Appends the batches of a part of the pool; their places count within `part`.
+    pub(super) fn append(&mut self, batches: &Self, part: &[u32]) {
+        let before = self.places.len();
+        self.append_starts(batches);
         self.places.extend(batches.places.iter().map(|&place| part[to_index(place)]));
         self.ends.extend(batches.ends.iter().map(|end| to_place(before) + end));
     }

@@ -179,6 +179,8 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) extents: Option<(usize, &'a [u32])>,
     /// The number of samples that are shuffled together, these among them, or `None` in stored order.
     pub(crate) together: Option<u64>,
+    /// Batches of as many elements are to cost the same, whatever the price of a pair of elements.
+    pub(crate) even: bool,
 }
 
 /// The shape that several samples are padded to: the largest extent in each variable dimension.

@@ -9,10 +9,10 @@ use super::pool::length;
 use super::recipe::{CHUNKS_OPEN, Recipe};
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
-use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{Cost, CostModel, FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, LIMIT, Shuffle};
-use crate::ranks::MOST_RANKS;
+use crate::ranks::{BalanceWithin, MOST_RANKS};
 use crate::{Error, Result, memory};
 
 /// The most bytes for each chunk that an order takes while it is made.
@@ -154,9 +154,16 @@ impl PlanBuilder {
         // Samples that all count the same are balanced as they are, and no batch of them has to be the first.
         options.balance &= options.sizes.is_some();
         options.largest_first &= options.sizes.is_some();
+        if options.sizes.is_none() {
+            options.balance_within = BalanceWithin::Window;
+        }
+        if options.balance && options.cost == Cost::Elements {
+            options.cost = CostModel::default().into();
+        }
         check_lengths(&options, samples)?;
         check_chunks(&options, samples)?;
         options.chunks_open = options.chunks.as_ref().map(|_| options.chunks_open.unwrap_or(CHUNKS_OPEN));
+        check_updates(&options)?;
         conflicts::check(&options)?;
         check_classes(&options)?;
         let mut recipe = Recipe::new(samples, options);
@@ -190,6 +197,20 @@ option_setters! {
     tail: u64,
     labels: impl Into<Option<Labels>>,
     chunks: impl Into<Option<Chunks>>,
+}
+
+/// Checks that updates have steps, and that batches are balanced within some.
+fn check_updates(options: &PlanOptions) -> Result<()> {
+    if options.accumulate == Some(0) {
+        return Err(BatchingCause::NotPositive { option: "accumulate" }.into());
+    }
+    let missing = match (options.balance, options.accumulate) {
+        _ if options.balance_within.is_window() => return Ok(()),
+        (false, _) => "balance",
+        (true, None | Some(1)) => "accumulate",
+        (true, Some(_)) => return Ok(()),
+    };
+    Err(PlanCause::NoUpdates { missing }.into())
 }
 
 /// Checks that each option with a number or a weight for each sample has one for each.

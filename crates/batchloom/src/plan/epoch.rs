@@ -3,6 +3,9 @@
 //! Without sizes, every sample counts as one element, and everything has a closed form. With sizes, the batches of a
 //! pool are made when one of them is asked for. If sizes decide how many batches a pool makes, all pools are looked at
 //! once, to count them.
+//!
+//! With `balance`, the batches of several pools are dealt together, as one pool of the epoch: a window. How many pools
+//! there are in a window depends on the world with which the epoch begins.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -16,7 +19,7 @@ use super::runs::Runs;
 use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
-use crate::ranks::{BatchOrder, Dealt};
+use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
 use crate::{Result, memory};
 
 /// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
@@ -24,10 +27,12 @@ use crate::{Result, memory};
 const CUT_BYTES: usize = 64;
 const POOL_BYTES: usize = 32;
 
-/// One epoch of a run, the same for every world.
+/// One epoch of a run, the same for every world in which as many pools are dealt together.
 pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
+    /// The number of pools of the rule that are dealt together: a pool of the epoch.
+    pools_in_window: u64,
     pub(super) draws: Draws,
     /// The runs of positions that are batches, if samples all count the same.
     runs: OnceLock<Option<Runs>>,
@@ -68,7 +73,17 @@ impl Epoch {
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
         let (ban_batches, survey, pool_starts) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { draws, runs, run_order, recipe, number, ban_batches, survey, pool_starts }
+        let pools_in_window = recipe.pools_in_window(1);
+        Self { draws, runs, run_order, recipe, number, pools_in_window, ban_batches, survey, pool_starts }
+    }
+
+    /// This epoch, where it begins with `world_size` ranks.
+    pub(super) fn begun_by(self: Arc<Self>, world_size: u32) -> Arc<Self> {
+        let pools_in_window = self.recipe.pools_in_window(world_size);
+        match pools_in_window == self.pools_in_window {
+            true => self,
+            false => Arc::new(Self { pools_in_window, ..Self::new(Arc::clone(&self.recipe), self.number) }),
+        }
     }
 
     /// The number of positions.
@@ -92,8 +107,13 @@ impl Epoch {
         self.recipe.in_shard(self.len())
     }
 
+    /// The number of samples in each pool of the epoch but the last of a shard.
+    fn in_pool(&self) -> u64 {
+        self.recipe.in_pool.saturating_mul(self.pools_in_window)
+    }
+
     fn pools_in_shard(&self) -> u64 {
-        self.in_shard().div_ceil(self.recipe.in_pool)
+        self.in_shard().div_ceil(self.in_pool())
     }
 
     /// The pool that holds `position`.
@@ -102,7 +122,7 @@ impl Epoch {
             return starts.partition_point(|&start| start <= position) as u64 - 1;
         }
         let in_shard = self.in_shard();
-        position / in_shard * self.pools_in_shard() + position % in_shard / self.recipe.in_pool
+        position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool()
     }
 
     /// The first position of `pool`. A pool ends at the first position of the next one, or at
@@ -112,7 +132,7 @@ impl Epoch {
             return starts.get(length(pool)).copied().unwrap_or(u64::MAX);
         }
         let pools = self.pools_in_shard();
-        pool / pools * self.in_shard() + pool % pools * self.recipe.in_pool
+        pool / pools * self.in_shard() + pool % pools * self.in_pool()
     }
 
     /// The first position of each pool, if samples are read chunk by chunk.
@@ -184,7 +204,7 @@ impl Epoch {
             return Ok(());
         }
         let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
-        let in_pool = self.recipe.in_pool.saturating_mul(most).min(self.count_kept());
+        let in_pool = self.in_pool().saturating_mul(most).min(self.count_kept());
         let pools = self.count_kept().div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
@@ -298,7 +318,13 @@ impl Epoch {
         let purpose = Purpose::Batches { pool: self.exchange(place) };
         let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
         let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest };
-        let dealt = if recipe.options.balance { order.balance(worlds) } else { order.mix() };
+        let dealt = match (recipe.options.balance, recipe.options.balance_within) {
+            (false, _) => order.mix(),
+            (true, BalanceWithin::Window) => order.balance(worlds),
+            (true, BalanceWithin::Update) => {
+                order.balance_updates(worlds, recipe.options.accumulate.unwrap_or(1))
+            }
+        };
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
@@ -326,27 +352,48 @@ impl Epoch {
         let Some(sizes) = recipe.sizes_for_rule() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
-        let start = self.start_of(pool);
-        let count = length(self.start_of(pool + 1).min(self.count_kept()) - start);
+        let positions = self.start_of(pool)..self.start_of(pool + 1).min(self.count_kept());
+        let count = length(positions.end - positions.start);
         if recipe.is_stored() {
-            let range = length(start)..length(start) + count;
-            let extents = sizes.extents_of(range.clone());
-            let batches = recipe.options.rule.cut(PoolSizes {
-                sizes: &sizes.as_slice()[range],
-                extents,
-                together: None,
-            });
-            return BatchedPool { samples: PoolSamples::Run(start), batches };
+            let range = length(positions.start)..length(positions.start) + count;
+            let batches = self.cut_sizes(&sizes.as_slice()[range.clone()], sizes.extents_of(range), None);
+            return BatchedPool { samples: PoolSamples::Run(positions.start), batches };
         }
         let mut samples = vec![0; count];
-        self.draws.fill(start, &mut samples);
+        self.draws.fill(positions.start, &mut samples);
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
-        let batches = recipe.options.rule.cut(PoolSizes { sizes: &gathered, extents, together });
+        let batches = self.cut_sizes(&gathered, extents, together);
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
+    }
+
+    /// The batches that the rule makes of samples of these sizes, pool by pool of the rule.
+    fn cut_sizes(
+        &self,
+        sizes: &[u32],
+        extents: Option<(usize, &[u32])>,
+        together: Option<u64>,
+    ) -> PoolBatches {
+        let recipe = &self.recipe;
+        let cut = |range: Range<usize>| {
+            let extents = extents.map(|(dimensions, extents)| {
+                (dimensions, &extents[range.start * dimensions..range.end * dimensions])
+            });
+            let even = recipe.options.balance;
+            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even })
+        };
+        if self.pools_in_window == 1 {
+            return cut(0..sizes.len());
+        }
+        let mut batches = PoolBatches::default();
+        for start in (0..sizes.len()).step_by(length(recipe.in_pool)) {
+            let end = start.saturating_add(length(recipe.in_pool)).min(sizes.len());
+            batches.append_pool(cut(start..end), u32::try_from(start).unwrap_or(u32::MAX));
+        }
+        batches
     }
 
     /// All samples, and the batches that the rule makes of those that may share one.
@@ -363,7 +410,7 @@ impl Epoch {
             &recipe.options.rule,
             Grouped {
                 samples: &samples,
-                pool: PoolSizes { sizes: &sizes, extents, together: None },
+                pool: PoolSizes { sizes: &sizes, extents, together: None, even: false },
                 counted,
                 shuffled: recipe.options.shuffle == Shuffle::Samples,
                 drop_last: recipe.options.drop_last,

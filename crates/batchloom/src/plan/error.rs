@@ -13,6 +13,13 @@ causes! {
         Rank { rank: u32, world_size: u32 } is Argument of "rank",
         #[error("step {found} is outside the plan; expected 0 <= step < {steps}")]
         StepRange { found: u64, steps: u64 } is Range of "step",
+        #[error("update {found} is outside the plan; expected 0 <= update < {updates}")]
+        UpdateRange { found: u64, updates: u64 } is Range of "update",
+        #[error(
+            "balance_within is \"update\", and {missing} is left out or 1; expected balance, and the number of steps of an \
+             update in accumulate"
+        )]
+        NoUpdates { missing: &'static str } is Argument of "balance_within",
 
         /// Two choices exclude each other. The option is the name of the first, if it is an argument.
         #[error("{choice} does not go with {other}: {reason}")]

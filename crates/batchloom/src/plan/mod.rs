@@ -26,6 +26,8 @@ mod runs;
 mod state;
 mod stats;
 mod step;
+mod step_spread;
+mod update;
 
 pub use bans::{Ban, Banned};
 pub use builder::PlanBuilder;

@@ -11,7 +11,7 @@ use super::bans::Banned;
 use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, Shuffle};
-use crate::ranks::Uneven;
+use crate::ranks::{BalanceWithin, Uneven};
 
 /// The options of a [`Plan`](super::Plan). The default is every sample once, in stored order, 64 to a batch.
 ///
@@ -46,11 +46,17 @@ pub struct PlanOptions {
     /// The sizes of the samples, for rules to sort, count and budget by. Default: every sample counts as one element.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
     pub sizes: Option<Sizes>,
-    /// Puts batches of similar cost into the same step, so that no rank waits for another. Default: off.
+    /// Puts batches of similar [cost](Self::cost) into the same step, so that no rank waits for another. Batches of many
+    /// pools are compared: of 64, and of 64 more for every 512 ranks that an epoch begins with (never of two shards).
+    /// [`Packing`](crate::batching::Packing) forms batches of as many elements that cost the same, whatever the price of
+    /// a pair of elements is; neither the cost nor the world decides which samples share a batch. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,
-    /// The cost of a batch, which [`balance`](Self::balance) compares and [`stats`](super::Plan::stats) counts
-    /// the time that ranks wait. Default: its elements, padding counted.
+    /// The cost of a batch, which [`balance`](Self::balance) compares, and by which [`stats`](super::Plan::stats) counts
+    /// the time that ranks wait. It is part of the fingerprint with `balance` alone. Default: [`CostModel::default`]
+    /// with `balance`, and otherwise the elements of the batch, padding counted.
+    ///
+    /// [`CostModel::default`]: crate::batching::CostModel
     #[serde(skip_serializing_if = "is_elements")]
     pub cost: Cost,
     /// Puts the largest batch first, so that an out-of-memory error occurs in the first step. Default: off.
@@ -148,6 +154,14 @@ pub struct PlanOptions {
     /// shuffled: about `1 / chunks_open` of the pairs of samples in a batch are of one chunk. Default: 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunks_open: Option<u64>,
+    /// The number of steps of an update of the optimizer, which accumulates their gradients, for
+    /// [`update`](super::Plan::update). It is part of the fingerprint with [`BalanceWithin::Update`] alone. Default: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accumulate: Option<u64>,
+    /// The batches among which those of a step are chosen, with [`balance`](Self::balance): of a window of pools, or of
+    /// an update, which then holds random samples. Default: [`BalanceWithin::Window`].
+    #[serde(skip_serializing_if = "BalanceWithin::is_window")]
+    pub balance_within: BalanceWithin,
 }
 
 impl Default for Rule {
@@ -191,6 +205,8 @@ macro_rules! option_setters {
             distinct_by: impl Into<Option<$crate::batching::Keys>>,
             per_class: impl Into<Option<u64>>,
             chunks_open: impl Into<Option<u64>>,
+            accumulate: impl Into<Option<u64>>,
+            balance_within: $crate::ranks::BalanceWithin,
         }
 
         impl $builder {

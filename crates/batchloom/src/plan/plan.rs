@@ -78,6 +78,7 @@ type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
+        let epoch = epoch.begun_by(past.first().map_or(world_size, |&(world_size, _)| world_size));
         Self { epoch, world_size, past, pools: Arc::default(), deal: OnceLock::new() }
     }
 
@@ -436,17 +437,23 @@ impl Plan {
         pool.find(place).into_iter().map(|(batch, index)| (pool.first + batch, index)).collect()
     }
 
-    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its
-    /// elements with padding.
+    /// The same epoch where batches are dealt as they come, from its start.
     #[cfg(feature = "report")]
-    pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, u64)) {
+    pub(crate) fn without_balance(&self) -> Self {
+        let recipe = self.recipe().with_options(|options| options.balance = false);
+        Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
+    }
+
+    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its cost.
+    #[cfg(feature = "report")]
+    pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, f64)) {
         let deal = self.deal();
         let mut take = |(step, rank): (u64, u32), parts: Parts| {
             let parts = parts.fit(self.filled_len(step));
-            let elements = self.epoch.measure(&parts).padded;
+            let cost = self.options().cost.of(self.epoch.batch_shape(&parts, &self.epoch.measure(&parts)));
             let fillers = self.fillers(step, rank).unwrap_or_default();
             let counted = parts.samples.len() as u64 - fillers;
-            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), elements);
+            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), cost);
         };
         for place in 0..self.epoch.pools() {
             let pool = self.pool(place);

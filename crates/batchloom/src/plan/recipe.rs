@@ -5,12 +5,18 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
-use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
 use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 
 /// The number of chunks that are open at a time where it is not given.
 pub(super) const CHUNKS_OPEN: u64 = 16;
+
+/// The number of pools that are balanced together, the number of ranks for which there are as many again, and the most
+/// samples of such pools.
+const POOLS_IN_WINDOW: u64 = 64;
+const RANKS_OF_WINDOW: u64 = 512;
+const MOST_IN_WINDOW: u64 = 1 << 26;
 
 /// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples
 /// and options is the fingerprint of the plan.
@@ -60,8 +66,17 @@ impl Recipe {
 
     /// The fingerprint, 32 hexadecimal digits.
     pub(super) fn fingerprint(&self) -> String {
+        // What changes no batch and no place of one is for statistics alone.
+        let same = self.with_options(|options| {
+            if !options.balance {
+                options.cost = Cost::Elements;
+            }
+            if options.balance_within.is_window() {
+                options.accumulate = None;
+            }
+        });
         // These are plain structs of numbers, booleans and names: serialising them cannot fail.
-        let text = serde_json::to_string(self).unwrap_or_default();
+        let text = serde_json::to_string(&same).unwrap_or_default();
         format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
     }
 
@@ -188,6 +203,16 @@ impl Recipe {
             Some(_) => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
             None => in_pool,
         }
+    }
+
+    /// The number of pools that are dealt together: one, unless batches are balanced. The more ranks take a step, the
+    /// more batches it takes to find similar ones.
+    pub(super) fn pools_in_window(&self, world_size: u32) -> u64 {
+        if !self.options.balance {
+            return 1;
+        }
+        let pools = POOLS_IN_WINDOW * u64::from(world_size).div_ceil(RANKS_OF_WINDOW);
+        pools.min(MOST_IN_WINDOW / self.in_pool.max(1)).max(1)
     }
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Plan;
 use super::chunk_stats::ChunkStats;
 use super::mates::rank_correlation;
 use super::parts::{Measure, Parts};
 use super::pool::length;
+use super::step_spread::StepSpread;
 #[cfg(feature = "report")]
 use crate::batching::CostModel;
 use crate::batching::{BatchShape, Cost};
@@ -71,9 +72,19 @@ pub struct Stats {
     pub tail: u64,
     /// The number of elements of the largest batch, padding included.
     pub largest: u64,
-    /// The share of the time of all ranks that is spent waiting for the batch of a step that costs most, by the
-    /// [cost](super::PlanOptions::cost) of the plan.
+    /// The share of the time of all ranks that is spent waiting for the batch of a step that costs most, by
+    /// [`imbalance_cost`](Self::imbalance_cost): `1 - busy / (ranks * longest)`, where `busy` is the sum of the costs of
+    /// all batches, and `longest` the sum over steps of the largest cost.
     pub imbalance: f64,
+    /// The cost of a batch by which `imbalance` counts: the [cost](super::PlanOptions::cost) of the plan. It is written
+    /// as `tokens`, or as the coefficients of the model. Tokens leave out attention, which makes long samples of packs
+    /// cost more than short ones.
+    #[serde(serialize_with = "cost_as_text")]
+    pub imbalance_cost: Cost,
+    /// The distance of the composition of steps from random: the variance of the mean logarithm of the sizes at a step,
+    /// over the variance that steps of random samples have. About 1 if steps hold random samples, more if steps follow
+    /// size, and less if steps are more alike than at random. `None` if all sizes are equal.
+    pub step_spread: Option<f64>,
     /// The share of the pairs of samples that share a batch in this epoch and share one in the next epoch too: about
     /// the share of the samples that a pool holds, and 1 if nothing is shuffled. All pairs count where sizes decide;
     /// otherwise of 64 neighbours in each of 1024 batches. `None` if batches hold one sample each.
@@ -84,6 +95,10 @@ pub struct Stats {
     /// The costs of reading chunks. `None` if samples are not read chunk by chunk.
     #[serde(flatten)]
     pub chunks: Option<ChunkStats>,
+}
+
+fn cost_as_text<S: Serializer>(cost: &Cost, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(cost)
 }
 
 impl Plan {
@@ -149,6 +164,7 @@ impl Plan {
             largest: sizes.iter().copied().max().unwrap_or(0),
             shapes: sizes.len() as u64,
             imbalance: self.uniform_imbalance(dealt + deal.repeated(), padded, batch_size),
+            imbalance_cost: self.options().cost,
             mates_kept: self.mates_kept(),
             chunks: self.chunk_stats(),
             ..Stats::default()
@@ -242,6 +258,7 @@ struct Walk<'a> {
     /// The time of the epoch, by the cost of the plan, and by another one that is asked for.
     clock: Clock,
     timed: Option<Clock>,
+    spread: StepSpread,
 }
 
 /// The time of an epoch by a cost model.
@@ -289,10 +306,11 @@ impl<'a> Walk<'a> {
     fn new(plan: &'a Plan, timed: Option<Cost>) -> Self {
         let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
         let tokens = plan.epoch.tokens();
-        let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
+        let imbalance_cost = plan.options().cost;
+        let stats = Stats { samples, tokens, steps, world_size, imbalance_cost, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
         let (clock, timed) = (Clock::new(plan.options().cost), timed.map(Clock::new));
-        Self { plan, stats, shapes, means, clock, timed }
+        Self { plan, stats, shapes, means, clock, timed, spread: StepSpread::default() }
     }
 
     /// Counts all batches.
@@ -365,6 +383,7 @@ impl<'a> Walk<'a> {
         if let Some(timed) = &mut self.timed {
             timed.work(number, batch);
         }
+        self.spread.add(step, &parts.sizes);
         put(&mut self.means, number, Some(filled.real as f64 / filled.parts.max(1) as f64), None);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
@@ -387,6 +406,7 @@ impl<'a> Walk<'a> {
         stats.padding = share(stats.padded - stats.real, stats.padded);
         stats.shapes = self.shapes.len() as u64;
         stats.imbalance = self.clock.waiting_share(stats.world_size);
+        stats.step_spread = self.spread.ratio();
         stats.mates_kept = self.plan.mates_kept();
         let means: Vec<f64> = self.means.iter().flatten().copied().collect();
         stats.length_correlation = rank_correlation(&means);

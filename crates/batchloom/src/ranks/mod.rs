@@ -2,11 +2,14 @@
 //!
 //! This module knows batches only by number and cost.
 
+mod balance_within;
 mod batch_order;
 mod deal;
 mod error;
 mod launched;
+mod update_order;
 
+pub use balance_within::BalanceWithin;
 pub(crate) use batch_order::{BatchOrder, Dealt};
 pub use deal::{Deal, MOST_RANKS, Uneven};
 pub use launched::{launched, launched_by};

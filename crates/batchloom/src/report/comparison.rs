@@ -53,6 +53,8 @@ pub struct Comparison {
     pub world_size: u32,
     /// The rules, in the order in which they were given.
     pub rules: Vec<Compared>,
+    /// The cost of a batch by which rules are compared; its elements if there is none.
+    pub cost: Option<CostModel>,
     /// The place of the best rule.
     pub best: usize,
 }
@@ -70,6 +72,9 @@ pub struct Compared {
     /// The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model if one was
     /// given, and otherwise by elements.
     pub waiting: f64,
+    /// The same share where batches are [balanced](crate::plan::PlanOptions::balance) by the cost model. `None` without
+    /// a model, or with one rank.
+    pub balanced: Option<f64>,
     /// The time that it took to plan the epoch and to measure it.
     #[serde(serialize_with = "seconds")]
     pub planned: Duration,
@@ -123,7 +128,7 @@ impl Comparison {
         };
         let rules = rules.iter().map(compared).collect::<Result<Vec<_>>>()?;
         let best = best(&rules).ok_or(BatchingCause::NoSamples)?;
-        Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
+        Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, cost, best })
     }
 
     /// Every rule, with batches of `budget` elements.
@@ -165,7 +170,10 @@ impl Comparison {
     pub fn verdict(&self) -> String {
         let (best, name) = (&self.rules[self.best], self.rules[self.best].rule.to_string());
         let (padding, waits) = (best.stats.padding * 100.0, best.waiting * 100.0);
-        let facts = format!("{padding:.1}% padding, {waits:.1}% waiting");
+        let by = if self.is_misleading(best) { " by tokens, which leave out attention" } else { "" };
+        let balanced = best.balanced.map(|share| format!(" ({:.1}% with balance)", share * 100.0));
+        let balanced = balanced.unwrap_or_default();
+        let facts = format!("{padding:.1}% padding, {waits:.1}% waiting{by}{balanced}");
         let worst = self.rules.iter().max_by(|a, b| a.work().total_cmp(&b.work()));
         let against = worst.filter(|worst| worst.work() > best.work() * CLOSE).map(|worst| {
             let times = worst.work() / best.work().max(f64::MIN_POSITIVE);
@@ -188,6 +196,22 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// Returns true if the time that ranks wait is counted by elements, and batches are packs of samples that cost more
+    /// the longer they are.
+    fn is_misleading(&self, entry: &Compared) -> bool {
+        self.cost.is_none() && self.world_size > 1 && entry.rule.packs()
+    }
+
+    /// The words that a mark in the table stands for, if there is one.
+    pub(super) fn footnote(&self) -> Option<&'static str> {
+        let is_marked = self.rules.iter().any(|entry| self.is_misleading(entry));
+        is_marked.then_some(
+            "* by tokens, which leave out attention: ranks wait longer where long samples are; compare by a cost model",
+        )
+    }
+}
+
 /// The place of the rule of least work, of those that deliver every sample whole if there are some. Of rules that are
 /// close, the first.
 fn best(rules: &[Compared]) -> Option<usize> {
@@ -200,8 +224,11 @@ fn best(rules: &[Compared]) -> Option<usize> {
 impl Compared {
     fn new(sizes: &Sizes, rule: &Rule, world_size: u32, cost: Option<CostModel>) -> Result<Self> {
         let start = Instant::now();
-        let builder = Plan::builder(sizes.len()).rule(rule.clone()).sizes(sizes.clone()).shuffle(true);
-        let plan = builder.world_size(world_size).build()?;
+        let planned = || {
+            let builder = Plan::builder(sizes.len()).rule(rule.clone()).sizes(sizes.clone()).shuffle(true);
+            builder.world_size(world_size)
+        };
+        let plan = planned().build()?;
         let (stats, time, waiting) = match cost {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
@@ -216,15 +243,23 @@ impl Compared {
                 (stats, None, waiting)
             }
         };
-        Ok(Self { rule: rule.clone(), stats, time, waiting, planned: start.elapsed() })
+        let planned_in = start.elapsed();
+        drop(plan);
+        let balanced = cost.filter(|_| world_size > 1).map(|cost| planned().balance(true).cost(cost).build());
+        let balanced = balanced.transpose()?.map(|plan| plan.stats().imbalance);
+        Ok(Self { rule: rule.clone(), stats, time, waiting, balanced, planned: planned_in })
     }
 }
 
 /// The columns of the table, each with its meaning.
-const COLUMNS: [(&str, &str); 10] = [
+const COLUMNS: [(&str, &str); 11] = [
     ("steps", "steps of the rank that has most"),
     ("padding", "share of padding in what is computed"),
-    ("waiting", "share of the ranks' time spent waiting for the largest batch of a step"),
+    (
+        "waiting",
+        "share of the ranks' time spent waiting for the costliest batch of a step, by the cost model or by tokens",
+    ),
+    ("balanced", "the same share if batches of a step are chosen by the cost model"),
     ("shapes", "distinct shapes of batches"),
     ("largest", "elements of the largest batch"),
     ("full", "how full batches are, where the rule limits them"),
@@ -250,7 +285,8 @@ impl Comparison {
             vec![
                 stats.steps.to_string(),
                 percent(stats.padding),
-                percent(entry.waiting),
+                format!("{}{}", percent(entry.waiting), if self.is_misleading(entry) { "*" } else { "" }),
+                maybe(entry.balanced),
                 stats.shapes.to_string(),
                 stats.largest.to_string(),
                 maybe(stats.efficiency),
@@ -270,7 +306,9 @@ impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, tokens) =
             (count_in_words(self.samples, "sample"), count_in_words(self.tokens, "token"));
-        writeln!(formatter, "{samples}, {tokens}, {}", count_in_words(self.world_size.into(), "rank"))?;
+        let ranks = count_in_words(self.world_size.into(), "rank");
+        let cost = self.cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
+        writeln!(formatter, "{samples}, {tokens}, {ranks}{cost}")?;
         let cells = self.cells();
         let width = |column: usize| {
             let widest = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -288,6 +326,7 @@ impl fmt::Display for Comparison {
         for (row, entry) in cells.iter().zip(&self.rules) {
             lines.push(line(row.iter().map(String::as_str).collect(), &entry.rule.to_string()));
         }
+        lines.extend(self.footnote().map(str::to_owned));
         writeln!(formatter, "{}\n", lines.join("\n"))?;
         writeln!(formatter, "{}", self.verdict())
     }

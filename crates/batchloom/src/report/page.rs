@@ -4,8 +4,13 @@ use super::pictures::{self, Drawn, HEIGHT, WIDTH};
 use super::statistics::group_digits;
 use super::{Comparison, Histogram};
 use crate::Plan;
+use crate::batching::Cost;
 
 const TEMPLATE: &str = include_str!("page.html");
+
+/// The note under the statistics of packs, if waiting is counted by elements.
+const WARNING: &str = "\n<p class=\"note\">Imbalance counts tokens, which leave out attention: ranks wait longer where long \
+                       samples are. A cost model counts both.</p>";
 
 /// A page of HTML, to which sections are added.
 ///
@@ -103,7 +108,11 @@ impl Page {
             escape(&plan.rule().to_string()),
             plan.fingerprint()
         );
-        self.sections.push(section("What it costs", &text, &table));
+        let is_misleading = (plan.options().concatenated || plan.rule().packs())
+            && stats.imbalance_cost == Cost::Elements
+            && stats.world_size > 1;
+        let note = if is_misleading { WARNING } else { "" };
+        self.sections.push(section("What it costs", &text, &format!("{table}{note}")));
         if let Some(batch) = pictures::batch(plan) {
             let text = match plan.options().concatenated || plan.rule().packs() {
                 true => "A piece for each sample, one behind the other, in all the room that the batch has.",
@@ -115,10 +124,25 @@ impl Page {
             let picture = picture("batch", "a batch", &batch);
             self.sections.push(section(&format!("The batch of step {step}, rank 0"), text, &picture));
         }
-        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks, at most 64. The \
-                    stronger, the larger the batch: in a step of one shade no rank waits.";
-        let steps = picture("steps", "batch sizes by step and rank", &drawn.steps(plan, &stats));
-        self.sections.push(section("Steps", text, &steps));
+        let text = format!(
+            "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks, at most 64. The stronger, the \
+             more the batch costs, by {}: in a step of one shade no rank waits. Ranks wait {:.2}% of the time.",
+            escape(&stats.imbalance_cost.to_string()),
+            stats.imbalance * 100.0
+        );
+        let steps = picture("steps", "cost by step and rank", &drawn.steps(plan, &stats));
+        self.sections.push(section("Steps", &text, &steps));
+        if plan.options().balance {
+            let before = plan.without_balance();
+            let (stats, drawn) = (before.stats(), Drawn::of(&before));
+            let text = format!(
+                "The same epoch as batches come. Ranks wait {:.2}% of the time.",
+                stats.imbalance * 100.0
+            );
+            let steps =
+                picture("unbalanced", "cost by step and rank without balance", &drawn.steps(&before, &stats));
+            self.sections.push(section("Steps without balance", &text, &steps));
+        }
         let text = "A dot for a sample, at most 3,000 of them: left to right when it comes, top to bottom where it is \
                     stored.";
         let order = picture("order", "step by sample", &drawn.order(plan, &stats));
@@ -177,7 +201,8 @@ impl Comparison {
     pub fn html(&self) -> String {
         let style = "text-align:left;font-variant-numeric:tabular-nums";
         let verdict = escape(&self.verdict());
-        format!("<div style=\"{style}\">\n{}\n<p>{verdict}</p></div>", table(self))
+        let note = self.footnote().map(|note| format!("<p>{}</p>", escape(note))).unwrap_or_default();
+        format!("<div style=\"{style}\">\n{}\n{note}<p>{verdict}</p></div>", table(self))
     }
 }
 
@@ -185,7 +210,8 @@ impl Comparison {
 fn rules(comparison: &Comparison) -> String {
     let meanings = Comparison::columns().into_iter().map(|(name, meaning)| format!("{name}: {meaning}"));
     let meanings = escape(&meanings.collect::<Vec<_>>().join("; "));
-    format!("<div class=\"wide\">{}</div>\n<p class=\"note\">{meanings}.</p>", table(comparison))
+    let note = comparison.footnote().map(|note| format!(" {}.", escape(note))).unwrap_or_default();
+    format!("<div class=\"wide\">{}</div>\n<p class=\"note\">{meanings}.{note}</p>", table(comparison))
 }
 
 fn table(comparison: &Comparison) -> String {

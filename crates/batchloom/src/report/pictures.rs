@@ -3,6 +3,7 @@
 use super::Histogram;
 use super::statistics::group_digits;
 use crate::Plan;
+use crate::batching::Cost;
 use crate::plan::Stats;
 
 /// The size of a picture, in its own units: it is as wide as the page.
@@ -16,8 +17,8 @@ const MOST_ROWS: usize = 64;
 
 /// Some of the batches and the samples of a plan, to be drawn.
 pub(super) struct Drawn {
-    /// The step, the rank and the elements of each batch, in this order.
-    batches: Vec<(u64, u32, u64)>,
+    /// The step, the rank and the cost of each batch, in this order.
+    batches: Vec<(u64, u32, f64)>,
     /// Each sample and its step, in this order.
     samples: Vec<(u64, u64)>,
 }
@@ -32,15 +33,15 @@ impl Drawn {
             None => Self::by_number(plan, &steps, &ranks, &samples),
             Some(_) => Self::by_pool(plan, &steps, &ranks, &samples),
         };
-        drawn.batches.sort_unstable();
+        drawn.batches.sort_unstable_by_key(|&(step, rank, _)| (step, rank));
         drawn.samples.sort_unstable();
         drawn
     }
 
     fn by_number(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let ranks = |&step: &u64| ranks.iter().map(move |&rank| (step, rank));
-        let batch =
-            |(step, rank)| plan.batch_elements(step, rank).ok().map(|elements| (step, rank, elements));
+        let cost = |samples| plan.options().cost.of_padded(samples, 1);
+        let batch = |(step, rank)| plan.batch_len(step, rank).ok().map(|samples| (step, rank, cost(samples)));
         let places = |&sample: &u64| {
             let places = plan.places(sample).unwrap_or_default();
             places.into_iter().map(move |place| (sample, place.step))
@@ -53,9 +54,9 @@ impl Drawn {
 
     fn by_pool(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let mut drawn = Self { batches: Vec::new(), samples: Vec::new() };
-        plan.each_dealt(|step, rank, parts, elements| {
+        plan.each_dealt(|step, rank, parts, cost| {
             if steps.binary_search(&step).is_ok() && ranks.binary_search(&rank).is_ok() {
-                drawn.batches.push((step, rank, elements));
+                drawn.batches.push((step, rank, cost));
             }
             let chosen = parts.samples.iter().filter(|sample| samples.binary_search(sample).is_ok());
             drawn.samples.extend(chosen.map(|&sample| (sample, step)));
@@ -63,22 +64,24 @@ impl Drawn {
         drawn
     }
 
-    /// A column for each step and a cell for each rank, as dark as its batch is large.
+    /// A column for each step and a cell for each rank, as dark as its batch is costly.
     pub(super) fn steps(&self, plan: &Plan, stats: &Stats) -> String {
         let columns = spread(stats.steps, MOST_STEPS);
-        let largest = stats.largest.max(1) as f64;
+        let costliest = self.batches.iter().map(|&(_, _, cost)| cost).fold(f64::MIN_POSITIVE, f64::max);
+        let counts_elements = plan.options().cost == Cost::Elements;
         let rows = ranks(plan);
         let (width, height) = (WIDTH / columns.len().max(1) as f64, HEIGHT / rows.len().max(1) as f64);
-        let cell = |&(step, rank, elements): &(u64, u32, u64)| {
-            let shade = 0.15 + 0.85 * elements as f64 / largest;
+        let cell = |&(step, rank, cost): &(u64, u32, f64)| {
+            let shade = 0.15 + 0.85 * cost / costliest;
             let place = columns.partition_point(|&column| column < step);
             let row = rows.partition_point(|&row| row < rank);
             let (x, y) = (place as f64 * width, row as f64 * height);
             format!(
                 "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{:.2}\" height=\"{:.2}\" fill-opacity=\"{shade:.2}\">\
-                 <title>step {step}, rank {rank}: {elements} elements</title></rect>",
+                 <title>step {step}, rank {rank}: {}</title></rect>",
                 width * 0.9,
                 height * 0.9,
+                if counts_elements { format!("{cost} elements") } else { format!("cost {cost}") },
             )
         };
         self.batches.iter().map(cell).collect::<Vec<_>>().join("\n")

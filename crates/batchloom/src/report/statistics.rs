@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::plan::Stats;
+use crate::batching::Cost;
+use crate::plan::{ChunkStats, Stats};
 
 /// One statistic of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +27,10 @@ pub enum Value {
     Share(f64),
     /// A number between -1 and 1.
     Correlation(f64),
+    /// A multiple of something.
+    Multiple(f64),
+    /// The cost of a batch by which another statistic counts.
+    Cost(Cost),
     /// No value: the plan has no such statistic.
     Absent,
 }
@@ -36,6 +41,8 @@ impl fmt::Display for Value {
             Self::Count(number) => group_digits(*number),
             Self::Share(share) => format!("{:.2}%", share * 100.0),
             Self::Correlation(number) => format!("{number:+.3}"),
+            Self::Multiple(number) => format!("{number:.2}"),
+            Self::Cost(cost) => cost.to_string(),
             Self::Absent => "-".to_owned(),
         };
         formatter.pad(&text)
@@ -84,7 +91,20 @@ impl Stats {
             (
                 "imbalance",
                 Value::Share(self.imbalance),
-                "share of all ranks' time spent waiting for the largest batch of a step",
+                "share of all ranks' time spent waiting for the costliest batch of a step",
+            ),
+            (
+                "imbalance_cost",
+                Value::Cost(self.imbalance_cost),
+                match self.imbalance_cost {
+                    Cost::Elements => "the cost of a batch that imbalance counts: tokens leave out attention",
+                    Cost::Model(_) => "the cost of a batch that imbalance counts",
+                },
+            ),
+            (
+                "step_spread",
+                self.step_spread.map_or(Value::Absent, Value::Multiple),
+                "how much steps differ in the sizes of their samples, as a multiple of random steps",
             ),
             (
                 "mates_kept",
@@ -93,20 +113,20 @@ impl Stats {
             ),
             ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
         ];
-        let of_chunks = self.chunks.map(|chunks| {
-            [
-                ("chunks_open", Value::Count(chunks.chunks_open), "chunks that are open at a time"),
-                ("chunks_read", Value::Count(chunks.chunks_read), "chunks that all ranks together read"),
-                (
-                    "pairs_of_one_chunk",
-                    share(chunks.pairs_of_one_chunk),
-                    "share of the pairs of samples in a batch that are of one chunk",
-                ),
-            ]
-        });
+        let of_chunks = self.chunks.map(|chunks| name_chunk_stats(&chunks));
         let all = all.into_iter().chain(of_chunks.into_iter().flatten());
         all.map(|(name, value, meaning)| Statistic { name, value, meaning }).collect()
     }
+}
+
+/// The statistics of chunks, with their meanings.
+fn name_chunk_stats(chunks: &ChunkStats) -> [(&'static str, Value, &'static str); 3] {
+    let pairs = chunks.pairs_of_one_chunk.map_or(Value::Absent, Value::Share);
+    [
+        ("chunks_open", Value::Count(chunks.chunks_open), "chunks that are open at a time"),
+        ("chunks_read", Value::Count(chunks.chunks_read), "chunks that all ranks together read"),
+        ("pairs_of_one_chunk", pairs, "share of the pairs of samples in a batch that are of one chunk"),
+    ]
 }
 
 /// A number of things in words: `1 sample`, `12,345 samples`.

@@ -1,0 +1,118 @@
+//! Updates of the optimizer: several steps, and what their losses are divided by.
+//!
+//! Updates are counted from the start of an epoch, over all worlds. The last one holds the steps that are left, and one
+//! that a resume cuts ends with the steps that it lacks.
+
+use std::ops::Range;
+
+use super::Plan;
+use super::error::PlanCause;
+use crate::Result;
+
+/// One update of the optimizer, over all ranks: up to [`accumulate`](super::PlanOptions::accumulate) steps.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Update {
+    /// The number of the update in the plan.
+    pub index: u64,
+    /// The steps.
+    pub steps: Range<u64>,
+    /// The number of samples over all steps and ranks.
+    pub samples: u64,
+    /// The number of elements over all steps and ranks, without padding.
+    pub tokens: u64,
+    /// The number of labels over all steps and ranks that losses do not ignore: the divisor of a loss that is averaged
+    /// over labels. `None` as for [`Step::labels`](super::Step::labels).
+    pub labels: Option<u64>,
+    /// The number of samples, or of parts of samples that are split, with at least one label: the divisor of a loss
+    /// that is averaged over samples. `None` where `labels` is.
+    pub sequences: Option<u64>,
+    /// The sum of the costs of all batches.
+    pub cost: f64,
+    /// The share of the time of all ranks that is spent waiting at each step of the update.
+    pub imbalance: f64,
+}
+
+impl Plan {
+    /// The number of steps of an update.
+    fn accumulate(&self) -> u64 {
+        self.options().accumulate.unwrap_or(1)
+    }
+
+    /// The number of steps of the first update that earlier parts of the epoch took.
+    fn steps_begun(&self) -> u64 {
+        let taken = self.past.iter().fold(0_u64, |sum, (_, steps)| sum.saturating_add(*steps));
+        taken % self.accumulate()
+    }
+
+    /// The number of updates.
+    pub fn updates(&self) -> u64 {
+        match self.steps() {
+            0 => 0,
+            steps => steps.saturating_add(self.steps_begun()).div_ceil(self.accumulate()),
+        }
+    }
+
+    /// One update over all ranks. Its counts are known on every rank before its first step, without communication.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    ///
+    /// let plan = Plan::builder(100).batch_size(5).world_size(2).accumulate(4).build()?;
+    /// assert_eq!((plan.steps(), plan.updates()), (10, 3));
+    /// assert_eq!((plan.update(0)?.samples, plan.update(2)?.samples), (40, 20)); // the last one holds what is left
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such update.
+    pub fn update(&self, index: u64) -> Result<Update> {
+        if index >= self.updates() {
+            return Err(PlanCause::UpdateRange { found: index, updates: self.updates() }.into());
+        }
+        let (accumulate, begun) = (self.accumulate(), self.steps_begun());
+        let first = (index * accumulate).saturating_sub(begun);
+        let end = ((index + 1).saturating_mul(accumulate) - begun).min(self.steps());
+        let mut update =
+            Update { index, steps: first..end, labels: Some(0), sequences: Some(0), ..Update::default() };
+        let mut longest = 0.0;
+        for step in first..end {
+            let (mut costliest, costs) = (0.0_f64, self.costs(step)?);
+            for (rank, cost) in (0..).zip(costs) {
+                update.cost += cost;
+                costliest = costliest.max(cost);
+                self.count_samples_of(&mut update, step, rank)?;
+            }
+            longest += costliest;
+        }
+        let all = longest * f64::from(self.world_size());
+        update.imbalance = if all > 0.0 { (1.0 - update.cost / all).max(0.0) } else { 0.0 };
+        Ok(update)
+    }
+
+    /// The cost of the batch of each rank that takes part in `step`.
+    fn costs(&self, step: u64) -> Result<Vec<f64>> {
+        let ranks = (0..self.world_size()).filter(|rank| step < self.steps_of(*rank));
+        let cost = |rank| {
+            let parts = self.parts(step, rank)?;
+            let measure = self.epoch.measure(&parts);
+            Ok(self.options().cost.of(self.epoch.batch_shape(&parts, &measure)))
+        };
+        ranks.map(cost).collect()
+    }
+
+    /// Adds the samples of a batch that count.
+    fn count_samples_of(&self, update: &mut Update, step: u64, rank: u32) -> Result<()> {
+        let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
+        let parts = self.parts(step, rank)?.fit(Some(counted)).without(self.banned(step));
+        update.samples += parts.samples.len() as u64;
+        update.tokens += parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
+        let labels = self.recipe().labels.as_ref();
+        let labels = labels.map(|labels| labels.each(&parts.samples, &parts.starts, &parts.sizes));
+        let sum = labels.as_ref().map(|labels| labels.iter().sum::<u64>());
+        let labelled = labels.map(|labels| labels.iter().filter(|&&labels| labels > 0).count() as u64);
+        update.labels = update.labels.zip(sum).map(|(before, more)| before + more);
+        update.sequences = update.sequences.zip(labelled).map(|(before, more)| before + more);
+        Ok(())
+    }
+}

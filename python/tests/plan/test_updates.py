@@ -1,0 +1,153 @@
+"""Updates of the optimizer: what they hold, what losses are divided by, and batches that are balanced within them."""
+
+import itertools
+from collections import Counter
+
+import batchloom as bl
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import balance, batching
+from oracles.batching import packings, rules, sized
+from oracles.plans import SPREAD, planned, run, seeds, worlds
+from refusals import refused
+
+MODEL = bl.CostModel(3, 1, 0.25)
+whole = rules.filter(lambda rule: batching.policy(rule) != "split")
+
+
+def recount(plan, rule, sizes, begun=0):
+    """The updates of a plan, from its steps and nothing else; ``begun`` steps of the first were taken before."""
+    steps = [plan.step(step) for step in range(plan.stats()["steps"])]
+    number = plan.options.accumulate
+    starts = sorted({0, *range(number - begun, len(steps), number)}) if steps else []
+    for start, end in itertools.pairwise([*starts, len(steps)]):
+        held = steps[start:end]
+        costs = [[balance.cost_of(MODEL, rule, batch.tolist(), sizes) for batch in step.batches] for step in held]
+        counted = [
+            batch[:count].tolist() for step in held for batch, count in zip(step.batches, step.counts, strict=True)
+        ]
+        yield {
+            "steps": range(start, end),
+            "samples": sum(step.samples for step in held),
+            "tokens": sum(step.tokens for step in held),
+            "cost": pytest.approx(sum(map(sum, costs))),
+            "imbalance": pytest.approx(balance.waiting(costs, plan.world_size), abs=1e-9),
+            "members": counted,
+        }
+
+
+def held(update):
+    return {name: getattr(update, name) for name in ("steps", "samples", "tokens", "cost", "imbalance")}
+
+
+@settings(max_examples=settings.default.max_examples * 2)
+@given(
+    sizes=sized(),
+    rule=whole,
+    accumulate=st.integers(1, 5),
+    world_size=worlds,
+    uneven=st.sampled_from(["pad", "short", "mask"]),
+    seed=seeds,
+)
+def test_updates_are_a_recount_of_steps(sizes, rule, accumulate, world_size, uneven, seed):
+    options = {"shuffle": True, "seed": seed, "uneven": uneven, "accumulate": accumulate, "cost": MODEL}
+    counts = [size // 3 for size in sizes]
+    has_counts = batching.policy(rule) != "truncate"
+    if has_counts:
+        options["label_counts"] = counts
+    plan = planned(sizes, rule, **options, world_size=world_size)
+    expected = list(recount(plan, rule, sizes))
+    assert plan.updates == len(expected)
+    for number, update in enumerate(expected):
+        members = batching.flat(update.pop("members"))
+        counted = plan.update(number)
+        assert (counted.index, held(counted)) == (number, update)
+        if has_counts:
+            assert counted.labels == sum(counts[sample] for sample in members)
+            assert counted.sequences == sum(counts[sample] > 0 for sample in members)
+    with refused(bl.RangeError, "update", str(plan.updates)):
+        plan.update(plan.updates)
+
+
+@pytest.mark.law("L4")
+@pytest.mark.parametrize("stop", range(9))
+@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("within", [{}, {"balance": MODEL, "balance_within": "update"}], ids=["plain", "update"])
+def test_an_update_that_a_resume_cuts_ends_with_what_is_left(stop, after, within):
+    rule, options = bl.Packing(60), {"uneven": "short", "accumulate": 4, **within}
+    one = run(rule, SPREAD, 2, 0, **options)
+    state, batches = one.state_dict(), iter(one)
+    for _ in range(stop):
+        next(batches)
+        state = one.state_dict()
+    ranks = [run(rule, SPREAD, after, rank, **options) for rank in range(after)]
+    for rank in ranks:
+        rank.load_state_dict(state)
+    rest = ranks[0].plan()
+    whole = one.plan(0)
+    updates = [rest.update(number) for number in range(rest.updates)]
+    assert len(updates[0].steps) == 4 - stop % 4
+    assert [step for update in updates for step in update.steps] == list(range(len(rest)))
+    assert all(len(update.steps) == 4 for update in updates[1:-1])
+    taken = sum(whole.step(step).samples for step in range(stop))
+    assert sum(update.samples for update in updates) == len(SPREAD) - taken
+
+
+@settings(max_examples=settings.default.max_examples * 2)
+@given(
+    sizes=sized(samples=120),
+    rule=packings.filter(lambda rule: rule.oversize != "split"),
+    accumulate=st.integers(2, 5),
+    world_size=worlds,
+    seed=seeds,
+)
+def test_batches_are_balanced_within_updates(sizes, rule, accumulate, world_size, seed):
+    options = {"shuffle": True, "seed": seed, "uneven": "short", "balance": MODEL, "world_size": world_size}
+    within = planned(sizes, rule, **options, accumulate=accumulate, balance_within="update")
+    window = planned(sizes, rule, **options)
+    batches = lambda plan: Counter(  # noqa: E731
+        tuple(batch.tolist()) for step in range(plan.stats()["steps"]) for batch in plan.step(step).batches
+    )
+    assert batches(within) == batches(window)
+    assert within.fingerprint != window.fingerprint
+    for number in range(within.updates):
+        steps = [within.step(step).batches for step in within.update(number).steps]
+        costs = [[balance.cost_of(MODEL, rule, batch.tolist(), sizes) for batch in step] for step in steps]
+        # The costliest batches form the first step; each rank takes what evens out its sum.
+        assert all(min(above) >= max(below) - 1e-9 for above, below in itertools.pairwise(costs))
+        sums = [0.0] * world_size
+        for step in costs:
+            order = sorted(range(len(step)), key=lambda rank: (sums[rank], rank))
+            assert [step[rank] for rank in order] == sorted(step, reverse=True)
+            sums = [before + cost for before, cost in itertools.zip_longest(sums, step, fillvalue=0)]
+
+
+def test_updates_of_random_samples_wait_less_than_as_batches_come():
+    lengths = numpy.random.default_rng(0).lognormal(5.7, 1, 60_000).astype(int).clip(16, 8192)
+    cost = bl.CostModel(per_token=1, per_pair=1 / 8192)
+    options = {"sizes": lengths, "batching": bl.Packing(8192), "shuffle": True, "world_size": 8, "drop_last": True}
+    plain = bl.Plan(**options, cost=cost).stats()
+    within = bl.Plan(**options, balance=cost, accumulate=8, balance_within="update").stats()
+    window = bl.Plan(**options, balance=cost).stats()
+    assert window["imbalance"] < within["imbalance"] < plain["imbalance"] / 2
+    assert within["step_spread"] > window["step_spread"] / 20
+    assert abs(within["length_correlation"]) < 0.3
+
+
+def test_updates_are_refused_before_any_work():
+    for accumulate in (0, -1, 2.0, True, None):
+        with refused(bl.ArgumentError, "accumulate", repr(accumulate)):
+            bl.Plan(10, 2, accumulate=accumulate)
+    with refused(bl.ArgumentError, "balance_within", "'step'"):
+        bl.Plan(sizes=SPREAD, batch_size=2, balance_within="step")
+    for options, missing in (({"accumulate": 2}, "balance"), ({"balance": True}, "accumulate")):
+        with refused(bl.ArgumentError, "balance_within", missing):
+            bl.Plan(sizes=SPREAD, batch_size=2, balance_within="update", **options)
+    plan = bl.Plan(sizes=SPREAD, batch_size=2, accumulate=3)
+    for name in ("labels", "sequences"):
+        with refused(bl.ArgumentError, "labels", "label_counts"):
+            getattr(plan.update(0), name)
+    # The number of steps of an update changes no batch: a run may go on with another.
+    assert plan.fingerprint == bl.Plan(sizes=SPREAD, batch_size=2).fingerprint
