@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchloom.batching.compare import Compared as Compared
     from batchloom.batching.compare import Comparison as Comparison
     from batchloom.batching.compare import compare as compare
-    from batchloom.batching.rules import CostModel as CostModel
+    from batchloom.batching.cost_model import CostModel as CostModel
     from batchloom.batching.rules import CostOptimal as CostOptimal
     from batchloom.batching.rules import FixedSize as FixedSize
     from batchloom.batching.rules import LengthBuckets as LengthBuckets
@@ -89,8 +89,8 @@ _NAMES = {
         "Comparison",
         "compare",
     ),
+    "batchloom.batching.cost_model": ("CostModel",),
     "batchloom.batching.rules": (
-        "CostModel",
         "CostOptimal",
         "FixedSize",
         "LengthBuckets",

@@ -82,6 +82,17 @@ def measure(samples: int, length: int, timed: Callable[[], float]) -> float: ...
 def restore_order(samples: Tensor, results: int) -> Tensor: ...
 def run_command(arguments: Sequence[str], open: Callable[..., Any]) -> int: ...
 def settle() -> None: ...
+def transformer_cost(
+    hidden_size: int,
+    layers: int,
+    intermediate_size: int | None,
+    gated: bool,
+    heads: tuple[int, int],
+    head_dim: int | None,
+    experts_per_token: int,
+    vocab_size: int,
+    causal: bool,
+) -> tuple[float, float]: ...
 def write_slots(
     writer: str,
     concatenates: bool,

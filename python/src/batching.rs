@@ -1,7 +1,7 @@
 //! The rules, which Python makes from their text, or from lists.
 
 use batchloom::Error;
-use batchloom::batching::{CostModel, Listed, Measurement, PadTo, Rule as EngineRule, Sizes};
+use batchloom::batching::{CostModel, Listed, Measurement, PadTo, Rule as EngineRule, Sizes, Transformer};
 use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
@@ -81,6 +81,32 @@ pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> Py
 #[pyfunction]
 pub(crate) fn calibration_shapes() -> Vec<(u64, u64)> {
     CostModel::shapes()
+}
+
+/// The cost of an element, and of a pair of elements, of a transformer: its operations. It is documented at
+/// `CostModel.of` in batchloom/batching/rules.py.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the shape of a transformer has as many numbers")]
+pub(crate) fn transformer_cost(
+    hidden_size: u64,
+    layers: u64,
+    intermediate_size: Option<u64>,
+    gated: bool,
+    heads: (u64, u64),
+    head_dim: Option<u64>,
+    experts_per_token: u64,
+    vocab_size: u64,
+    causal: bool,
+) -> PyResult<(f64, f64)> {
+    let shape = || {
+        let shape = Transformer::new(hidden_size, layers)?.heads(heads.0, heads.1)?;
+        let shape = intermediate_size.map_or(Ok(shape), |size| shape.intermediate_size(size))?;
+        let shape = head_dim.map_or(Ok(shape), |head_dim| shape.head_dim(head_dim))?;
+        shape.experts_per_token(experts_per_token)
+    };
+    let shape: Transformer = shape().map_err(|error| raise(&error))?;
+    let cost = CostModel::of(&shape.gated(gated).vocab_size(vocab_size).causal(causal));
+    Ok((cost.per_token(), cost.per_pair()))
 }
 
 /// The policy with this name.

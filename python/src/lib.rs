@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::{are_numbers, are_rows, borrow_lists, borrow_rows};
     #[pymodule_export]
-    use crate::batching::{Rule, calibration_shapes, check_shapes, fit_cost, measure};
+    use crate::batching::{Rule, calibration_shapes, check_shapes, fit_cost, measure, transformer_cost};
     #[pymodule_export]
     use crate::chunked::ChunkedTensor;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! A cost model that is fitted to measurements: an exact one is found again, and none fits better.
 
-use batchloom::batching::{CostModel, Fit, Measurement};
+use batchloom::batching::{CostModel, Fit, Measurement, Transformer};
 use batchloom::{Error, Kind};
 use proptest::prelude::*;
 
@@ -163,4 +163,58 @@ fn cost_of_a_step_is_timed_on_every_shape() {
     assert_eq!(shapes, CostModel::shapes());
     let alike = CostModel::calibrate([(1, 8), (4, 8), (16, 8)], |_, _| panic!("a step ran"));
     refused(alike, Kind::Argument, &["[(1, 8), (4, 8), (16, 8)]", "do not tell the coefficients apart"]);
+}
+
+proptest! {
+    /// Two integer sums decide: no order of samples changes a bit.
+    #[test]
+    fn cost_of_a_concatenation_is_of_two_sums(
+        mut lengths in prop::collection::vec(any::<u32>(), 0..50),
+        given in (0.0..1e3_f64, 1e-6..1e3_f64, 0.0..1.0_f64),
+        turn in 0..50_usize,
+    ) {
+        let model = CostModel::new(given.0, given.1, given.2).unwrap();
+        let cost = |lengths: &[u32]| {
+            let squares = lengths.iter().map(|&length| u128::from(length).pow(2)).sum();
+            model.packed_cost(lengths.iter().map(|&length| u64::from(length)).sum(), squares)
+        };
+        let whole = cost(&lengths);
+        let one_by_one: f64 = lengths.iter().map(|&length| model.cost(1, u64::from(length)) - given.0).sum();
+        prop_assert!((whole - (given.0 + one_by_one)).abs() <= whole * 1e-12);
+        let middle = turn.min(lengths.len());
+        lengths.rotate_left(middle);
+        prop_assert_eq!(cost(&lengths).to_bits(), whole.to_bits());
+    }
+}
+
+#[test]
+fn cost_of_a_transformer_is_its_operations() {
+    let shape = Transformer::new(4096, 32).unwrap();
+    let model = CostModel::of(&shape);
+    assert_eq!(
+        (model.fixed(), model.per_token(), model.per_pair()),
+        (0.0, 32.0 * 24.0 * 4096.0 * 4096.0, 32.0 * 4.0 * 4096.0)
+    );
+    let default = CostModel::default();
+    assert_eq!(model.per_token() / model.per_pair(), default.per_token() / default.per_pair());
+    assert_eq!(CostModel::of(&shape.causal(true)).per_pair(), model.per_pair() / 2.0);
+    assert_eq!(CostModel::of(&shape.vocab_size(7)).per_token(), model.per_token() + 2.0 * 7.0 * 4096.0);
+    let shape = shape.intermediate_size(1024).unwrap().gated(true).experts_per_token(2).unwrap();
+    let shape = shape.heads(32, 8).unwrap().head_dim(64).unwrap();
+    let per_layer = 4096.0 * (2.0 * 2048.0 + 2.0 * 512.0 + 3.0 * 2.0 * 1024.0);
+    assert_eq!(CostModel::of(&shape).per_token(), 2.0 * 32.0 * per_layer);
+    assert_eq!(CostModel::of(&shape).per_pair(), 32.0 * 4.0 * 2048.0);
+}
+
+#[test]
+fn cost_of_no_transformer_is_refused() {
+    refused(Transformer::new(0, 1), Kind::Argument, &["hidden_size", "0"]);
+    refused(Transformer::new(1, 0), Kind::Argument, &["layers", "0"]);
+    let shape = Transformer::new(64, 2).unwrap();
+    refused(shape.intermediate_size(0), Kind::Argument, &["intermediate_size", "0"]);
+    refused(shape.heads(6, 4), Kind::Argument, &["6", "4"]);
+    refused(shape.heads(0, 1), Kind::Argument, &["heads", "0"]);
+    refused(shape.heads(2, 0), Kind::Argument, &["kv_heads", "0"]);
+    refused(shape.head_dim(0), Kind::Argument, &["head_dim", "0"]);
+    refused(shape.experts_per_token(0), Kind::Argument, &["experts_per_token", "0"]);
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import integer
-from batchloom.batching.rules import CostModel, Fit
+from batchloom.batching.cost_model import CostModel, Fit
 from batchloom.errors import ArgumentError
 
 # A fit with a larger median error is unreliable, and a warning says so.

@@ -9,7 +9,8 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching.rules import RULES, CostModel, Rule, engine_rule
+from batchloom.batching.cost_model import CostModel
+from batchloom.batching.rules import RULES, Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import HasSizes, check_sizes
 

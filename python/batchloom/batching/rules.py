@@ -12,17 +12,16 @@ for the least padding, and batches that are much the same in every epoch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from inspect import signature
-from numbers import Real
 from typing import Any, Literal, Protocol, SupportsIndex
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, answer_unknown_keywords, choice, integer
+from batchloom.batching.cost_model import COEFFICIENTS, CostModel
 from batchloom.errors import ArgumentError, many
 
 Count = Literal["padded", "real"]
@@ -35,9 +34,6 @@ COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
 PACKED_OVERSIZE = ("error", "drop", "truncate", "split")
 PACKING_ORDER = ("random", "decreasing")
-
-# The fields of a cost model, which are options in the text of a rule.
-COEFFICIENTS = ("fixed", "per_token", "per_pair")
 
 
 class Rule(Protocol):
@@ -149,64 +145,6 @@ class TokenBudget:
 
     def _native(self) -> _native.Rule:
         return _make_native("token-budget", "max_tokens", vars(self))
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The fit of a cost model to measurements.
-
-    Attributes:
-        shapes: The shapes that were run: (samples, length).
-        seconds: The time of each shape: the median of its runs.
-        predicted: The time of each shape by the model.
-        error: The median of the relative errors.
-        worst: The largest relative error.
-    """
-
-    shapes: tuple[tuple[int, int], ...]
-    seconds: tuple[float, ...]
-    predicted: tuple[float, ...]
-    error: float
-    worst: float
-
-    def __str__(self) -> str:
-        rows = [
-            f"{samples:>8} x {length:<8} {measured * 1e3:>12.3f} {said * 1e3:>12.3f} {said / measured - 1:>+8.0%}"
-            for (samples, length), measured, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
-        ]
-        head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
-        return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """The cost of a batch of ``n`` samples padded to ``L``: ``fixed + per_token * n * L + per_pair * n * L**2``.
-
-    ``fixed`` is the cost of every batch, independent of its contents (reading the weights, launching kernels), and
-    ``per_pair`` the cost of attention. The unit does not matter. :func:`batchloom.calibrate` measures the cost of your
-    model.
-
-    Attributes:
-        fit: The fit to measurements, for models that were calibrated.
-
-    Raises:
-        ArgumentError: A coefficient is negative or not a finite number, or all are 0.
-    """
-
-    fixed: float = 0.0
-    per_token: float = 0.0
-    per_pair: float = 0.0
-    fit: Fit | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name in COEFFICIENTS:
-            object.__setattr__(self, name, _cost(name, getattr(self, name)))
-        if not (self.fixed or self.per_token or self.per_pair):
-            raise ArgumentError("fixed, per_token and per_pair are 0; expected a cost in at least one of them")
-
-    def cost(self, samples: int, length: int) -> float:
-        """Return the cost of a batch of ``samples`` samples padded to ``length``."""
-        return self.fixed + samples * length * (self.per_token + self.per_pair * length)
 
 
 @answer_unknown_keywords
@@ -418,17 +356,6 @@ def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, n
     if samples.ndim != 1 or samples.dtype.kind not in "iu" or samples.min() < 0 or samples.max() > U32:
         raise ArgumentError(f"batch {place} is {batch!r}; expected a list of integers, at least 0 and below 2**32")
     return samples.astype(numpy.uint32)
-
-
-def _cost(name: str, value: object) -> float:
-    """Return ``value`` as a finite float of at least 0."""
-    try:
-        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number) or number < 0:
-        raise ArgumentError(f"{name} is {value!r}; expected a finite number of at least 0")
-    return number
 
 
 def _integers(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:

@@ -15,12 +15,28 @@ use crate::{Error, Result};
 
 /// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
 ///
-/// The unit does not matter: seconds, or anything else that adds up.
+/// Samples that are concatenated have their own lengths: `fixed + per_token * sum L + per_pair * sum L^2`.
+///
+/// The unit does not matter: seconds, or anything else that adds up. [`CostModel::default`] is about the shape of a
+/// language model of 7 billion parameters, [`CostModel::of`] counts the operations of a transformer, and
+/// [`CostModel::calibrate`] times your step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CostModel {
     fixed: f64,
     per_token: f64,
     per_pair: f64,
+}
+
+/// The length at which attention costs as much as all else, by default.
+const CROSSOVER: f64 = 24_576.0;
+
+/// A token costs 1, and attention costs as much as all else in a sample of 24 576 tokens.
+///
+/// That is a transformer of width 4096, as models of 7 billion parameters are, by the count of [`CostModel::of`].
+impl Default for CostModel {
+    fn default() -> Self {
+        Self { fixed: 0.0, per_token: 1.0, per_pair: 1.0 / CROSSOVER }
+    }
 }
 
 /// The time that a batch of one shape took.
@@ -194,6 +210,25 @@ impl CostModel {
         self.fixed + samples as f64 * self.price(length)
     }
 
+    /// The cost of a batch of concatenated samples, from the sum of their lengths and the sum of the squares of their
+    /// lengths.
+    ///
+    /// Both sums are integers, so neither the order of the samples nor the platform changes a bit of the cost.
+    ///
+    /// ```
+    /// use batchloom::batching::CostModel;
+    ///
+    /// let cost = CostModel::new(0.0, 1.0, 1.0 / 8192.0)?;
+    /// // One sample of 8192 tokens costs more than 16 of 512.
+    /// assert_eq!(cost.packed_cost(8192, 8192 * 8192), 16_384.0);
+    /// assert_eq!(cost.packed_cost(8192, 16 * 512 * 512), 8704.0);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    #[expect(clippy::suboptimal_flops, reason = "a fused product differs between platforms")]
+    pub fn packed_cost(&self, tokens: u64, squares: u128) -> f64 {
+        self.fixed + (self.per_token * tokens as f64 + self.per_pair * squares as f64)
+    }
+
     /// The cost of any batch, whatever it contains.
     pub fn fixed(&self) -> f64 {
         self.fixed
@@ -207,6 +242,11 @@ impl CostModel {
     /// The cost of a pair of elements of one sample.
     pub fn per_pair(&self) -> f64 {
         self.per_pair
+    }
+
+    /// A model of numbers of operations, which are above 0.
+    pub(super) fn from_operations(per_token: f64, per_pair: f64) -> Self {
+        Self { fixed: 0.0, per_token, per_pair }
     }
 
     /// The cost that one sample padded to `length` adds.

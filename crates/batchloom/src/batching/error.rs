@@ -25,6 +25,8 @@ causes! {
              expected finite numbers of at least 0, not all of them 0"
         )]
         Cost { fixed: f64, per_token: f64, per_pair: f64 } is Argument,
+        #[error("heads is {heads} and kv_heads is {kv_heads}; expected a multiple of kv_heads in heads")]
+        Heads { heads: u64, kv_heads: u64 } is Argument of "heads",
         #[error("there are {found} distinct shapes; expected at least 3 to fit 3 coefficients")]
         TooFewShapes { found: usize } is Argument of "shapes",
         #[error("the shapes {shapes:?} do not tell the coefficients apart; expected several lengths and sizes")]

@@ -30,6 +30,7 @@ mod sorted;
 mod sorting;
 mod spelling;
 mod token_budget;
+mod transformer;
 
 pub(crate) use cost::BatchShape;
 pub use cost::Cost;
@@ -56,3 +57,4 @@ pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, round_up};
 use sorted::Sorted;
 pub use token_budget::{Count, TokenBudget};
+pub use transformer::Transformer;
