@@ -40,7 +40,7 @@ pub(crate) fn micro_batches(
 ) -> PyResult<Fields> {
     let (whole, sync, oversize, order) = &names;
     let cost = CostModel::new(cost.0, cost.1, cost.2).map_err(|error| raise(&error))?;
-    let planner = MicroBatchPlanner::new(world_size, max_tokens, cost).multiple_of(multiple_of);
+    let planner = MicroBatchPlanner::new(world_size, max_tokens).cost(cost).multiple_of(multiple_of);
     let mut planner = planner.least(counts.0).count_multiple_of(counts.2).equal_samples(equal_samples);
     planner = planner.sync(parse(sync)?).oversize(parse(oversize)?).order(parse(order)?);
     if let Some(whole) = whole {

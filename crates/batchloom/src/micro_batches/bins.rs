@@ -60,7 +60,14 @@ impl Bins {
     }
 
     /// Returns true if a bin has room for `unit` once `gone`, which it holds, is elsewhere.
-    pub(super) fn fits_instead(&self, units: &Units, room: Room, bin: usize, gone: usize, unit: usize) -> bool {
+    pub(super) fn fits_instead(
+        &self,
+        units: &Units,
+        room: Room,
+        bin: usize,
+        gone: usize,
+        unit: usize,
+    ) -> bool {
         self.members[bin].len() == 1
             || room.holds(
                 self.tokens[bin] - units.tokens[gone] + units.tokens[unit],

@@ -4,7 +4,7 @@ use super::bins::Bins;
 use super::differencing::divide;
 use super::levels::find_levels;
 use super::options::SyncEvery;
-use super::pack::{count_tightly, pack_evenly, pack_tightly};
+use super::pack::{pack_evenly, pack_tightly};
 use super::refine::{Groups, Refinement};
 use super::units::{Room, Units};
 
@@ -91,13 +91,10 @@ impl Work<'_> {
 
     /// Fills the least number of bins, or the number that is wanted. `None` if exactly so many do not suffice.
     pub(super) fn pack(&self, shares: &Shares, wanted: Wanted) -> Option<Vec<Filled>> {
-        let mut least: Vec<usize> = Vec::with_capacity(self.classes);
-        for class in &shares.by_class {
-            least.push(self.find_least(class, shares.width));
-            if wanted.exactly.is_some_and(|exactly| least.iter().sum::<usize>() > exactly) {
-                return None;
-            }
-        }
+        let bound = |class: &Vec<Vec<usize>>| {
+            class.iter().map(|share| self.bound_slots(share, shares.width)).max().unwrap_or(0)
+        };
+        let mut least: Vec<usize> = shares.by_class.iter().map(bound).collect();
         loop {
             let slots = self.distribute(shares, &least, wanted)?;
             let filled: Vec<Option<Filled>> =
@@ -108,27 +105,6 @@ impl Work<'_> {
                 None => return Some(filled.into_iter().flatten().collect()),
             }
         }
-    }
-
-    /// Fills so many slots of each class.
-    pub(super) fn pack_into(&self, shares: &Shares, slots: &[usize]) -> Option<Vec<Filled>> {
-        slots.iter().zip(&shares.by_class).map(|(&slots, class)| self.fill(class, slots)).collect()
-    }
-
-    /// The least number of micro-batches of a rank that a class needs.
-    fn find_least(&self, shares: &[Vec<usize>], width: usize) -> usize {
-        let mut slots = shares.iter().map(|share| self.bound_slots(share, width)).max().unwrap_or(0);
-        for share in shares {
-            let tight = count_tightly(self.units, share, self.room);
-            while slots * width < tight.min(share.len()) && !self.packs_evenly(share, slots * width) {
-                slots += 1;
-            }
-        }
-        slots
-    }
-
-    fn packs_evenly(&self, share: &[usize], bins: usize) -> bool {
-        pack_evenly(self.units, share, self.room, &vec![0; bins]).is_some()
     }
 
     /// A number of slots that no packing can do without.
@@ -230,8 +206,7 @@ impl Work<'_> {
     /// Brings the bins of different ranks together, as far as units may go from rank to rank.
     fn even_out(&self, mut filled: Filled) -> Filled {
         if self.sync == SyncEvery::MicroBatch && self.across != Across::Nothing {
-            let bases: Vec<u64> =
-                (0..self.world).flat_map(|_| filled.bases.iter().copied()).collect();
+            let bases: Vec<u64> = (0..self.world).flat_map(|_| filled.bases.iter().copied()).collect();
             let refinement = self.refinement(self.across == Across::Free, bases.len());
             refinement.refine(&mut filled.bins, &Groups::single(&bases));
         }
@@ -239,7 +214,14 @@ impl Work<'_> {
     }
 
     fn refinement(&self, moves: bool, bins: usize) -> Refinement<'_> {
-        Refinement { units: self.units, room: self.room, moves, partners: PARTNERS, most: EXCHANGES * bins, stuck: bins }
+        Refinement {
+            units: self.units,
+            room: self.room,
+            moves,
+            partners: PARTNERS,
+            most: EXCHANGES * bins,
+            stuck: bins,
+        }
     }
 }
 

@@ -86,7 +86,8 @@ impl Work<'_> {
 
     /// Bins from the costliest to the cheapest, each to the rank with the least cost that lacks bins of the class.
     fn deal_evenly(&self, filled: Vec<Filled>) -> Dealt {
-        let mut dealt = Dealt { bins: Bins::default(), class: Vec::new(), ranks: vec![Vec::new(); self.world] };
+        let mut dealt =
+            Dealt { bins: Bins::default(), class: Vec::new(), ranks: vec![Vec::new(); self.world] };
         let mut load = vec![0_u64; self.world];
         for (class, filled) in filled.into_iter().enumerate() {
             let first = dealt.bins.len();

@@ -34,8 +34,11 @@ pub(super) fn divide(costs: &[u64], parts: usize, equal: bool) -> Vec<Vec<usize>
         states[one].sort_by_key(|part| Reverse(part.cost));
         heap.push((difference(&states[one]), Reverse(one)));
     }
-    let last = heap.pop().map_or_else(|| vec![EMPTY; parts], |(_, Reverse(one))| std::mem::take(&mut states[one]));
-    last.into_iter().map(|part| std::iter::successors(known(part.first), |&at| known(next[at])).collect()).collect()
+    let last =
+        heap.pop().map_or_else(|| vec![EMPTY; parts], |(_, Reverse(one))| std::mem::take(&mut states[one]));
+    last.into_iter()
+        .map(|part| std::iter::successors(known(part.first), |&at| known(next[at])).collect())
+        .collect()
 }
 
 /// The states of the beginning: one for each number, or with `equal` one for each run of sorted numbers.

@@ -9,7 +9,13 @@ use super::units::{Room, Units};
 ///
 /// A level is the cost of the longest unit that the slot cannot avoid, or the even share of what is left once the slots
 /// before hold as much as their levels and caps allow.
-pub(super) fn find_levels(units: &Units, chosen: &[usize], room: Room, world: usize, slots: usize) -> Vec<u64> {
+pub(super) fn find_levels(
+    units: &Units,
+    chosen: &[usize],
+    room: Room,
+    world: usize,
+    slots: usize,
+) -> Vec<u64> {
     let mut levels = Vec::with_capacity(slots);
     let mut left = units.cost_of(chosen);
     let (mut tokens, mut at, mut carried) = (0_u64, 0, 0_u64);

@@ -34,6 +34,7 @@ mod rollouts;
 mod share;
 mod tournament;
 mod units;
+mod variants;
 
 pub use options::{MicroBatchOrder, OversizeSample, SyncEvery, Whole};
 pub use planner::MicroBatchPlanner;

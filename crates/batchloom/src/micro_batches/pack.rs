@@ -33,12 +33,6 @@ pub(super) fn pack_tightly(units: &Units, chosen: &[usize], room: Room, most: us
     finish(units, &chosen[free..], room, bins)
 }
 
-/// The number of bins that [`pack_tightly`] takes, those of units that cost nothing left out.
-pub(super) fn count_tightly(units: &Units, chosen: &[usize], room: Room) -> usize {
-    let free = chosen.partition_point(|&unit| units.cost[unit] > 0);
-    fill_tightly(units, &chosen[..free], room).len()
-}
-
 /// Best fit in descending order of tokens.
 fn fill_tightly(units: &Units, chosen: &[usize], room: Room) -> Bins {
     let mut longest = chosen.to_vec();

@@ -1,7 +1,6 @@
 //! `MicroBatchPlanner`: the options, and the way from samples to micro-batches.
 
-use super::bound::bound_sum;
-use super::choose::{Across, Method, Shares, Wanted, Work};
+use super::choose::{Across, Method, Wanted, Work};
 use super::deal::Slot;
 use super::error::MicroBatchCause;
 use super::options::{MicroBatchOrder, OversizeSample, SyncEvery, Whole};
@@ -9,7 +8,6 @@ use super::price::Price;
 use super::problem::{Limits, Problem};
 use super::result::{Description, MicroBatches};
 use super::rollouts::Rollouts;
-use super::share::{share_by_difference, share_out};
 use super::units::Room;
 use crate::Result;
 use crate::batching::CostModel;
@@ -21,20 +19,13 @@ const MOST_RANKS: u32 = 1 << 20;
 /// The most micro-batches of all ranks.
 const MOST_MICRO_BATCHES: u64 = 1 << 24;
 
-/// Other plans are made where the first takes longer than the least time, times this.
-const CLOSE_ENOUGH: f64 = 1.0005;
-
-/// The most samples that a second plan is made for.
-const MOST_DIFFERENCED: usize = 1 << 14;
-
 /// A planner of micro-batches: how samples in hand are divided among ranks, and into micro-batches.
 ///
 /// ```
-/// use batchloom::batching::CostModel;
 /// use batchloom::micro_batches::{MicroBatchPlanner, Rollouts};
 ///
 /// let lengths = [900, 120, 300, 310, 80, 640];
-/// let planner = MicroBatchPlanner::new(2, 1024, CostModel::new(0.0, 1.0, 1.0 / 24_576.0)?);
+/// let planner = MicroBatchPlanner::new(2, 1024);
 /// let planned = planner.plan(&Rollouts::new(&lengths))?;
 /// assert_eq!((planned.world_size, planned.count), (2, 2));
 /// assert!(planned.tokens.iter().all(|&tokens| tokens <= 1024));
@@ -58,13 +49,12 @@ pub struct MicroBatchPlanner {
 }
 
 impl MicroBatchPlanner {
-    /// A planner for a number of ranks, the most tokens in a micro-batch, and the cost of a micro-batch:
-    /// `fixed + per_token * sum of L + per_pair * sum of L^2`.
-    pub fn new(world_size: u32, max_tokens: u64, cost: CostModel) -> Self {
+    /// A planner for a number of ranks and the most tokens in a micro-batch.
+    pub fn new(world_size: u32, max_tokens: u64) -> Self {
         Self {
             world_size,
             max_tokens,
-            cost,
+            cost: CostModel::default(),
             max_samples: None,
             multiple_of: 1,
             least: 1,
@@ -76,6 +66,12 @@ impl MicroBatchPlanner {
             oversize: OversizeSample::default(),
             order: MicroBatchOrder::default(),
         }
+    }
+
+    /// Sets the cost of a micro-batch: `fixed + per_token * sum of L + per_pair * sum of L^2`.
+    #[must_use]
+    pub fn cost(self, cost: CostModel) -> Self {
+        Self { cost, ..self }
     }
 
     /// Sets the most samples in a micro-batch.
@@ -152,8 +148,7 @@ impl MicroBatchPlanner {
         // Lists of units, bins and samples, with their places.
         require_each(rollouts.lengths.len(), 256)?;
         let price = Price::new(self.cost);
-        let room =
-            Room { tokens: self.max_tokens, samples: self.max_samples.map_or(u64::MAX, u64::from) };
+        let room = Room { tokens: self.max_tokens, samples: self.max_samples.map_or(u64::MAX, u64::from) };
         let Self { multiple_of, oversize, whole, .. } = *self;
         let problem = Problem::new(rollouts, Limits { room, multiple_of, oversize, whole }, &price)?;
         self.check_equal(&problem)?;
@@ -295,23 +290,26 @@ impl MicroBatchPlanner {
             (_, false) => Across::Free,
         };
         let (units, class) = (&problem.units, problem.class.as_slice());
-        let work = Work { units, class, classes: problem.classes, room, world, sync: self.sync, across, method: Method::Largest };
+        let work = Work {
+            units,
+            class,
+            classes: problem.classes,
+            room,
+            world,
+            sync: self.sync,
+            across,
+            method: Method::Largest,
+        };
         let wanted = Wanted {
             least: to_index(self.least),
             exactly: self.count.map(to_index),
             multiple: to_index(self.count_multiple_of),
         };
-        let owned = across != Across::Free;
-        let shares = match owned {
-            true => share_out(units, &problem.take, &chosen, world, self.equal_samples),
-            false => vec![chosen.clone()],
-        };
-        let shares = work.by_class(&shares);
-        let Some(filled) = work.pack(&shares, wanted) else { return Ok(None) };
-        let counts: Vec<usize> = filled.iter().map(|filled| filled.slots).collect();
-        self.check_count(counts.iter().sum::<usize>() as u64)?;
-        let slots = work.deal(filled, owned);
-        Ok(Some(if owned { slots } else { keep_better(&work, &shares, &counts, slots) }))
+        let found = work.find_best(&problem.take, &chosen, wanted, self.equal_samples);
+        if let Some(slots) = &found {
+            self.check_count(slots.len() as u64)?;
+        }
+        Ok(found)
     }
 
     /// The greatest cost that one rank must take, by the samples that are planned.
@@ -343,58 +341,6 @@ impl MicroBatchPlanner {
                 before
             }
         }
-    }
-}
-
-/// Plans once more, from equal numbers of samples on each rank, if there is something to gain; returns the better plan.
-fn keep_better(work: &Work<'_>, shares: &Shares, counts: &[usize], slots: Vec<Slot>) -> Vec<Slot> {
-    let chosen: Vec<usize> = {
-        let mut all: Vec<usize> = shares.by_class.iter().flatten().flatten().copied().collect();
-        all.sort_unstable();
-        all
-    };
-    let duration = work.duration(&slots);
-    let least = bound(work, shares, &chosen);
-    if chosen.len() > MOST_DIFFERENCED || duration as f64 <= least * CLOSE_ENOUGH {
-        return slots;
-    }
-    let equal = work.by_class(&share_by_difference(work.units, &chosen, work.world));
-    let mut best = (duration, slots);
-    for method in [Method::Differencing, Method::Largest] {
-        let work = Work { method, ..*work };
-        let other = work.pack_into(&equal, counts);
-        if let Some(other) = other.map(|filled| work.deal(filled, work.sync == SyncEvery::Update)) {
-            let duration = work.duration(&other);
-            if duration < best.0 {
-                best = (duration, other);
-            }
-        }
-    }
-    if work.sync == SyncEvery::Update {
-        let work = Work { method: Method::Tightest, ..*work };
-        if let Some(other) = work.pack_into(shares, counts).map(|filled| work.deal(filled, false)) {
-            let duration = work.duration(&other);
-            if duration < best.0 {
-                best = (duration, other);
-            }
-        }
-    }
-    best.1
-}
-
-/// A duration that no plan of samples goes below.
-fn bound(work: &Work<'_>, shares: &Shares, chosen: &[usize]) -> f64 {
-    let of = |units: &[usize]| {
-        let tokens: Vec<u64> = units.iter().map(|&unit| work.units.tokens[unit]).collect();
-        let costs: Vec<f64> = units.iter().map(|&unit| work.units.cost[unit] as f64).collect();
-        bound_sum(&tokens, &costs, work.room.tokens, work.world)
-    };
-    match work.sync {
-        SyncEvery::Update => {
-            let even = work.units.cost_of(chosen) as f64 / work.world as f64;
-            even.max(chosen.first().map_or(0.0, |&unit| work.units.cost[unit] as f64))
-        }
-        SyncEvery::MicroBatch => shares.by_class.iter().map(|class| of(&class.concat())).sum(),
     }
 }
 

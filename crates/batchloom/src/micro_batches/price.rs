@@ -19,14 +19,6 @@ impl Moments {
     }
 }
 
-impl Moments {
-    /// The cost of a micro-batch by a model.
-    pub(super) fn cost(self, model: CostModel) -> f64 {
-        let linear = model.fixed() + model.per_token() * self.tokens as f64;
-        linear + model.per_pair() * self.squares as f64
-    }
-}
-
 /// A cost model whose largest coefficient is 1, so that no cost is infinite.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Price {

@@ -86,7 +86,8 @@ impl Unsorted {
         let kept = |unit: &usize| drops.binary_search(unit).is_err();
         let numbers: Vec<usize> = (0..self.members.len()).filter(kept).collect();
         let of = |values: &[u64]| numbers.iter().map(|&unit| values[unit]).collect();
-        let units = Units { cost: Vec::new(), tokens: of(&self.units.tokens), samples: of(&self.units.samples) };
+        let units =
+            Units { cost: Vec::new(), tokens: of(&self.units.tokens), samples: of(&self.units.samples) };
         let class = numbers.iter().map(|&unit| self.class[unit]).collect();
         let mut members = self.members;
         let members = numbers.iter().map(|&unit| std::mem::take(&mut members[unit])).collect();

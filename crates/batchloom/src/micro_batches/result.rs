@@ -60,7 +60,10 @@ impl MicroBatches {
     /// # Panics
     /// There is no such rank or micro-batch.
     pub fn get(&self, rank: u32, micro_batch: u64) -> &[u64] {
-        assert!(rank < self.world_size && micro_batch < self.count, "no micro-batch {micro_batch} of rank {rank}");
+        assert!(
+            rank < self.world_size && micro_batch < self.count,
+            "no micro-batch {micro_batch} of rank {rank}"
+        );
         let number = to_index(u64::from(rank) * self.count + micro_batch);
         &self.index[to_index(self.offsets[number])..to_index(self.offsets[number + 1])]
     }
@@ -136,7 +139,10 @@ impl Description<'_> {
         fillers.into_iter().map(|(_, sample)| sample).collect()
     }
 
-    fn samples<'s>(&'s self, units: impl Iterator<Item = &'s usize> + 's) -> impl Iterator<Item = usize> + 's {
+    fn samples<'s>(
+        &'s self,
+        units: impl Iterator<Item = &'s usize> + 's,
+    ) -> impl Iterator<Item = usize> + 's {
         units.flat_map(|&unit| self.problem.members[unit].iter().copied())
     }
 
@@ -164,7 +170,7 @@ impl Description<'_> {
         found.offsets.push(found.index.len() as u64);
         found.tokens.push(tokens);
         found.padded_tokens.push(moments.tokens);
-        found.cost.push(moments.cost(self.model));
+        found.cost.push(self.model.packed_cost(moments.tokens, moments.squares));
         if let (Some(all), Some(total)) = (&mut found.labels, &mut found.total_labels) {
             all.push(labels);
             *total += labels;
@@ -188,7 +194,8 @@ impl Description<'_> {
     fn bound(&self, slots: &[Slot], ranks: usize) -> f64 {
         let mut classes = vec![Vec::new(); self.problem.classes];
         for slot in slots {
-            let lengths = self.samples(slot.ranks.iter().flatten()).map(|sample| self.problem.rounded[sample]);
+            let lengths =
+                self.samples(slot.ranks.iter().flatten()).map(|sample| self.problem.rounded[sample]);
             classes[slot.class].extend(lengths);
         }
         let longest = classes.iter().flatten().max().map_or(0.0, |&length| cost(self.price, length));

@@ -29,8 +29,14 @@ pub(super) fn share_out(
     let room = Room { samples: limit, ..Room::ANY };
     let all: Vec<usize> = (0..takes.cost.len()).collect();
     let flat = vec![0; world];
-    let refinement =
-        Refinement { units: &takes, room, moves: !equal, partners: PARTNERS, most: EXCHANGES * world, stuck: 1 };
+    let refinement = Refinement {
+        units: &takes,
+        room,
+        moves: !equal,
+        partners: PARTNERS,
+        most: EXCHANGES * world,
+        stuck: 1,
+    };
     let mut best: Option<Bins> = None;
     let by_cost = super::pack::pack_evenly(&takes, &all, room, &flat);
     let is_cheap = equal || all.len().saturating_mul(world) <= MOST_DIFFERENCES;

@@ -42,10 +42,6 @@ impl Units {
         units.iter().map(|&unit| self.cost[unit]).sum()
     }
 
-    pub(super) fn samples_of(&self, units: &[usize]) -> u64 {
-        units.iter().map(|&unit| self.samples[unit]).sum()
-    }
-
     /// Returns true if no micro-batch holds the unit.
     pub(super) fn is_oversize(&self, unit: usize, room: Room) -> bool {
         !room.holds(self.tokens[unit], self.samples[unit])
