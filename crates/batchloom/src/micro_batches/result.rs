@@ -1,5 +1,7 @@
 //! `MicroBatches`: the samples of each micro-batch of each rank, and what is known of them before the first one runs.
 
+use serde::Serialize;
+
 use super::bound::{bound_duration, cost};
 use super::deal::Slot;
 use super::options::SyncEvery;
@@ -11,7 +13,7 @@ use crate::batching::CostModel;
 /// The micro-batches of all ranks, equal on every rank.
 ///
 /// Arrays of micro-batches are by rank, then by micro-batch: micro-batch `k` of rank `r` is number `r * count + k`.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MicroBatches {
     /// The number of ranks.
