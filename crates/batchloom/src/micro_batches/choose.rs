@@ -66,7 +66,7 @@ pub(super) struct Shares {
 pub(super) struct Filled {
     pub(super) bins: Bins,
     pub(super) slots: usize,
-    /// What the bins of each slot were counted from, so that all aim at the same cost.
+    /// The base of each slot, from which its bins are counted so that all aim at the same cost.
     pub(super) bases: Vec<u64>,
 }
 
@@ -162,7 +162,7 @@ impl Work<'_> {
         Some(if shares.len() > 1 && self.method == Method::Largest { self.even_out(filled) } else { filled })
     }
 
-    /// What the bins of each slot are counted from.
+    /// Returns the base of each slot.
     fn find_bases(&self, shares: &[Vec<usize>], slots: usize) -> Vec<u64> {
         let is_flat = self.method == Method::Differencing && self.sync == SyncEvery::MicroBatch;
         if is_flat || (self.sync == SyncEvery::Update && self.across != Across::Free) {
@@ -171,22 +171,27 @@ impl Work<'_> {
         let mut all: Vec<usize> = shares.concat();
         all.sort_unstable();
         let levels = find_levels(self.units, &all, self.room, self.world, slots);
-        levels.iter().map(|level| levels[0] - level).collect()
+        let highest = levels.iter().copied().max().unwrap_or(0);
+        levels.iter().map(|level| highest - level).collect()
     }
 
     /// Fills the bins of a share and brings their costs together.
     fn fill_share(&self, share: &[usize], bases: &[u64]) -> Option<Bins> {
-        let flat = vec![0; bases.len()];
         if self.method == Method::Tightest {
             return pack_tightly(self.units, share, self.room, bases.len());
         }
         if let Some(bins) = self.fill_by_difference(share, bases.len()) {
             return Some(bins);
         }
+        let is_flat = bases.iter().all(|&base| base == 0);
+        let flat = || pack_evenly(self.units, share, self.room, &vec![0; bases.len()]);
         let mut bins = pack_evenly(self.units, share, self.room, bases)
-            .or_else(|| pack_evenly(self.units, share, self.room, &flat))
-            .or_else(|| pack_tightly(self.units, share, self.room, bases.len()))?;
-        self.refinement(true, bases.len()).refine(&mut bins, &Groups::single(bases));
+            .or_else(|| pack_tightly(self.units, share, self.room, bases.len()))
+            .or_else(|| if is_flat { None } else { flat() })?;
+        // Ranks that wait once are brought together when they have their bins.
+        if self.sync == SyncEvery::MicroBatch {
+            self.refinement(true, bases.len()).refine(&mut bins, &Groups::single(bases));
+        }
         Some(bins)
     }
 
@@ -220,7 +225,7 @@ impl Work<'_> {
             moves,
             partners: PARTNERS,
             most: EXCHANGES * bins,
-            stuck: bins,
+            stuck: 16,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::units::{Room, Units};
 
-/// The level of each of `slots` slots of `world` bins, in descending order, for `chosen` units.
+/// The level of each of `slots` slots of `world` bins, for `chosen` units.
 ///
 /// A level is the cost of the longest unit that the slot cannot avoid, or the even share of what is left once the slots
 /// before hold as much as their levels and caps allow.

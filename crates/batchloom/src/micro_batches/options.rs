@@ -22,7 +22,7 @@ named!(SyncEvery, "sync", {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OversizeSample {
-    /// Nothing is planned, and the error names the first one.
+    /// No plan is made, and the error names the first one.
     #[default]
     Error,
     /// It is a micro-batch alone. Only such micro-batches exceed the limits.

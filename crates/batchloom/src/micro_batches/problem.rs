@@ -7,7 +7,7 @@ use super::rollouts::Rollouts;
 use super::units::{Room, Units, numbered};
 use crate::Result;
 
-/// What decides which samples a micro-batch takes whole.
+/// The limits of a micro-batch, and the samples that it takes whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) room: Room,

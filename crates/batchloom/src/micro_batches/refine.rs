@@ -7,7 +7,7 @@
 use super::bins::Bins;
 use super::units::{Room, Units};
 
-/// How groups are brought together.
+/// The way in which groups are brought together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refinement<'a> {
     pub(super) units: &'a Units,
@@ -27,7 +27,7 @@ pub(super) struct Refinement<'a> {
 pub(super) struct Groups<'a> {
     /// The bins of each group.
     pub(super) bins: Vec<Vec<usize>>,
-    /// What the cost of each group is counted from.
+    /// The base of each group, from which its cost is counted.
     pub(super) bases: Vec<u64>,
     /// The kind of each bin: units go from bins to bins of the same kind. None where all are alike.
     pub(super) kinds: Option<&'a [usize]>,
@@ -68,8 +68,10 @@ impl Refinement<'_> {
     /// Brings the costs of groups together.
     pub(super) fn refine(&self, bins: &mut Bins, groups: &Groups<'_>) {
         let mut state = State::new(self.units, bins, groups);
-        let mean = state.cost.iter().sum::<u64>() / (state.cost.len() as u64).max(1);
-        let enough = mean + (mean >> CLOSE_BITS);
+        // Bases add up to more than costs do.
+        let sum: u128 = state.cost.iter().map(|&cost| u128::from(cost)).sum();
+        let mean = u64::try_from(sum / (state.cost.len() as u128).max(1)).unwrap_or(u64::MAX);
+        let enough = mean.saturating_add(mean >> CLOSE_BITS);
         let (mut left, mut stuck) = (self.most, 0);
         while left > 0 && stuck < self.stuck && state.order.len() > 1 {
             if state.order.last().is_some_and(|&group| state.cost[group] <= enough) {

@@ -71,12 +71,12 @@ impl MicroBatches {
     }
 }
 
-/// A number that was the place of an element.
+/// A number that is the place of an element.
 fn to_index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// What micro-batches are described by.
+/// The facts by which micro-batches are described.
 pub(super) struct Description<'a> {
     pub(super) problem: &'a Problem,
     pub(super) rollouts: &'a Rollouts<'a>,

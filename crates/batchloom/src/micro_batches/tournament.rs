@@ -5,7 +5,7 @@
 
 use super::bins::Bins;
 
-/// What a search decides by: the cost above a base, then the number of samples, then the number of the bin.
+/// The numbers that a search decides by: the cost above a base, then the number of samples, then the number of the bin.
 pub(super) type Key = (u64, u64, usize);
 
 /// A tree over bins.
