@@ -1,11 +1,11 @@
 """Rollouts in hand: milliseconds of a call, and the time that ranks wait, beside verl, TRL and first fit decreasing.
 
-Time: 512 samples on 8 and 64 ranks and 4096 on 64, each set of lengths. ``verl, as trainers call it`` is its division among
-ranks over a tensor of workloads, ``verl, lists`` the same over a list; neither makes micro-batches, and batchloom's time
-includes them. TRL's batcher has rows that only count.
+Time: 512 samples on 8 and 64 ranks and 4096 on 64, each set of lengths. ``verl, as trainers call it`` is its division
+among ranks over a tensor of workloads, ``verl, lists`` the same over a list; neither makes micro-batches, and the time
+of batchloom includes them. TRL's batcher has rows that only count.
 
 Quality: random inputs of up to 1024 samples on 2 to 64 ranks. All plans are judged by ``L + L**2 / 8192``, with as many
-micro-batches as the peer has. Each plan of batchloom is checked: every sample once, cap, counts, none empty. The settings
+micro-batches as the peer has. Each plan of batchloom is checked: every sample once, cap, counts, none empty. Settings
 where balance gains nothing are in the table too: one sample forces the wait of 512 samples on 64 ranks.
 """
 
@@ -91,7 +91,10 @@ def _candidates(verl: Any, trl: Any, lengths: Any, world: int, most: int) -> lis
     def plan(sync: str) -> None:
         bl.microbatches(lengths, world_size=world, max_tokens=most, cost=COST, sync=sync)
 
-    candidates = [Candidate(LOOM, lambda: plan("micro_batch")), Candidate(f"{LOOM}, once an update", lambda: plan("update"))]
+    candidates = [
+        Candidate(LOOM, lambda: plan("micro_batch")),
+        Candidate(f"{LOOM}, once an update", lambda: plan("update")),
+    ]
     if verl is not None:
         tensor = torch.tensor(lengths)
 
@@ -118,9 +121,11 @@ def plan_by_batchloom(lengths: Any, world: int, most: int, sync: str, **options:
     slots = numpy.full(len(lengths), -1, numpy.int64)
     for rank, micro_batches in enumerate(planned):
         for place, (samples, weights) in enumerate(zip(micro_batches, planned.weights(rank), strict=True)):
-            assert len(samples) and lengths[samples].sum() <= most
+            assert len(samples)
+            assert lengths[samples].sum() <= most
             slots[samples[weights > 0]] = place * world + rank
-    assert slots.min() >= 0 and planned.weight.sum() == len(lengths)
+    assert slots.min() >= 0
+    assert planned.weight.sum() == len(lengths)
     assert (planned.index[planned.inverse] == numpy.arange(len(lengths))).all()
     return slots, planned.count
 

@@ -1,8 +1,8 @@
 """The planners of verl and TRL as their wheels have them, brought to one form. No code of theirs is here.
 
 ``pip install --no-deps verl==0.9.1 trl==1.16.0`` is enough, in any folder on the path. Empty modules stand for packages
-that the planners import and do not use. A planner returns the slot of each sample, ``micro_batch * world + rank``, and the
-number of micro-batches of a rank.
+that the planners import and do not use. A planner returns the slot of each sample, ``micro_batch * world + rank``, and
+the number of micro-batches of a rank.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def load_verl() -> Any:
 def load_trl() -> Any:
     """Return TRL's ``TokenBudgetBatcher``, over rows that only count; ``None`` where TRL is not installed.
 
-    The planner is TRL's own. Its row builds a tree of tokens; the row here has the attributes that the planner looks at,
-    and the cost of a tree without sharing, the sum of depths.
+    The planner is TRL's own. Its row builds a tree of tokens; the row here has the attributes that the planner looks
+    at, and the cost of a tree without sharing, the sum of depths.
     """
     folder = find_package("trl")
     file = None if folder is None else folder / "experimental" / "async_grpo" / "async_grpo_trainer.py"

@@ -1,12 +1,13 @@
 """Micro-batches for samples in hand, such as the rollouts of one update: a pure function of their lengths.
 
-Every rank calls :func:`microbatches` with the lengths of all samples and finds the same answer, or the same error, without
-communication. Nothing is imported but NumPy.
+Every rank calls :func:`microbatches` with the lengths of all samples and finds the same answer, or the same error,
+without communication. Nothing is imported but NumPy.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex
 
@@ -98,7 +99,7 @@ class MicroBatches:
     def _cut(self, values: Array, rank: SupportsIndex) -> list[Array]:
         first = resolve_index("rank", rank, self.world_size) * self.count
         ends = self.offsets[first : first + self.count + 1].tolist()
-        return [values[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
+        return [values[start:end] for start, end in itertools.pairwise(ends)]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MicroBatches):
@@ -110,8 +111,8 @@ class MicroBatches:
 
     def __repr__(self) -> str:
         return (
-            f"<MicroBatches: {self.count} on each of {self.world_size} ranks, {int(self.weight.sum())} samples, waiting "
-            f"{self.imbalance:.2%} (at least {self.bound:.2%})>"
+            f"<MicroBatches: {self.count} on each of {self.world_size} ranks, {int(self.weight.sum())} samples, "
+            f"waiting {self.imbalance:.2%} (at least {self.bound:.2%})>"
         )
 
 
@@ -160,9 +161,10 @@ def microbatches(
             :meth:`CostModel.default`.
         labels: The number of labels of each sample that the loss counts, for ``total_labels`` and ``sequences``.
         groups: The group of each sample, numbers or texts. Samples of a group need not be neighbours. Needs ``whole``.
-        whole: What takes all samples of a group: a ``"rank"``, in one micro-batch or several, or a ``"micro_batch"``.
-        classes: The class of each sample, such as its modality or the version of its policy. A micro-batch holds samples
-            of one class, which is the same on all ranks.
+        whole: The place that holds all samples of a group: a ``"rank"``, in one micro-batch or several, or a
+            ``"micro_batch"``.
+        classes: The class of each sample, such as its modality or the version of its policy. A micro-batch holds
+            samples of one class, which is the same on all ranks.
         max_samples: The most samples in a micro-batch.
         multiple_of: The number that each length is rounded up to a multiple of before it counts.
         least: The least number of micro-batches of a rank.
@@ -171,7 +173,7 @@ def microbatches(
         count_multiple_of: The number that the micro-batches of a rank are a multiple of, as stages of an interleaved
             pipeline want it.
         equal_samples: Give each rank as many samples.
-        sync: Where ranks wait for each other: at every ``"micro_batch"``, or once in an ``"update"``.
+        sync: The place where ranks wait for each other: at every ``"micro_batch"``, or once in an ``"update"``.
         oversize: Treatment of a sample, or a group that a micro-batch takes whole, that exceeds a micro-batch:
             ``"error"``; ``"alone"``, a micro-batch alone; or ``"drop"``.
         order: The order of micro-batches: ``"largest_first"``, so that a lack of memory shows at once, or ``"ends"``,

@@ -75,15 +75,18 @@ def test_what_a_plan_says_of_itself_is_true(call):
     tokens, padded, expected, labels, waited = oracle.describe(planned, lengths, cost, options)
     if not planned.count:
         return
-    assert planned.tokens.tolist() == tokens and planned.padded_tokens.tolist() == padded
+    assert planned.tokens.tolist() == tokens
+    assert planned.padded_tokens.tolist() == padded
     numpy.testing.assert_allclose(planned.cost, expected, rtol=1e-12)
     assert planned.imbalance == pytest.approx(waited, abs=1e-9)
     assert 0 <= planned.bound <= planned.imbalance + 1e-12
     if options["labels"] is None:
-        assert planned.labels is None and planned.total_labels is None
+        assert planned.labels is None
+        assert planned.total_labels is None
         assert planned.sequences == int(planned.weight.sum())
     else:
-        assert planned.labels.tolist() == labels and planned.total_labels == sum(map(sum, labels))
+        assert planned.labels.tolist() == labels
+        assert planned.total_labels == sum(map(sum, labels))
         planned_samples = planned.index[planned.weight > 0].tolist()
         assert planned.sequences == sum(options["labels"][sample] > 0 for sample in planned_samples)
 
@@ -116,7 +119,8 @@ def test_tiny_plans_are_near_the_least_time(lengths, world_size, cost, sync):
         return
     least = oracle.least_duration(lengths, world_size, planned.count, 14, cost, sync)
     found = oracle.duration(planned.cost.tolist(), sync)
-    assert least is not None and found <= least * 1.34 + 1e-9
+    assert least is not None
+    assert found <= least * 1.34 + 1e-9
     bound = planned.cost.sum() / world_size / (1 - planned.bound) if planned.bound < 1 else 0
     assert bound <= least * (1 + 1e-9)
     if planned.count > 1:
@@ -125,7 +129,9 @@ def test_tiny_plans_are_near_the_least_time(lengths, world_size, cost, sync):
         assert fewer is None or tight
 
 
-@given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=40), world_size=st.integers(1, 5), count=st.integers(1, 4))
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=40), world_size=st.integers(1, 5), count=st.integers(1, 4)
+)
 def test_an_exact_count_leaves_the_latest_samples(lengths, world_size, count):
     planned = bl.microbatches(lengths, world_size=world_size, max_tokens=64, count=count)
     oracle.require_valid(planned, lengths, 64, {"count": count})
@@ -164,7 +170,8 @@ def test_groups_of_one_size_give_ranks_equal_numbers(lengths, size, world):
 def test_samples_of_length_0_go_where_samples_are_fewest(zeros, world_size):
     planned = bl.microbatches([9] * world_size + [0] * zeros, world_size=world_size, max_tokens=10)
     counts = [len(planned[rank][0]) for rank in range(world_size)]
-    assert planned.count == 1 and max(counts) - min(counts) <= 1
+    assert planned.count == 1
+    assert max(counts) - min(counts) <= 1
 
 
 def test_order_puts_the_cheapest_at_both_ends():
@@ -178,7 +185,8 @@ def test_order_puts_the_cheapest_at_both_ends():
 
 def test_one_enormous_sample_bounds_the_wait():
     planned = bl.microbatches([1000, *[1] * 99], world_size=10, max_tokens=1000, cost=bl.CostModel(per_pair=1e30))
-    assert planned.count == 1 and planned.imbalance == pytest.approx(0.9, abs=1e-3)
+    assert planned.count == 1
+    assert planned.imbalance == pytest.approx(0.9, abs=1e-3)
     assert planned.bound == pytest.approx(planned.imbalance, abs=1e-12)
 
 

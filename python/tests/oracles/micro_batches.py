@@ -35,10 +35,12 @@ def require_valid(planned, lengths, max_tokens, options):
     taken = [sample for rank in ranks for each in rank for sample in real(each)]
     elsewhere = planned.dropped.tolist() + planned.left.tolist()
     assert sorted(taken + elsewhere) == list(range(len(lengths)))
-    assert planned.dropped.tolist() == sorted(planned.dropped) and planned.left.tolist() == sorted(planned.left)
+    assert planned.dropped.tolist() == sorted(planned.dropped)
+    assert planned.left.tolist() == sorted(planned.left)
     for each in itertools.chain(*ranks):
         samples = [sample for sample, _ in each]
-        assert samples and samples == sorted(samples)
+        assert samples
+        assert samples == sorted(samples)
         assert all(weight == 1 for _, weight in each) or (len(each) == 1 and each[0][1] == 0)
         is_alone = options.get("oversize") == "alone" and is_one_whole(samples, options)
         assert is_alone or (sum(counted[sample] for sample in samples) <= max_tokens and len(samples) <= most)
@@ -62,7 +64,7 @@ def is_one_whole(samples, options):
 
 
 def require_fillers(ranks, counted, options):
-    """A rank that lacks a sample has the cheapest of the class; no micro-batch lacks one where another has two wholes."""
+    """A rank that lacks a sample has the cheapest of the class, and no micro-batch could spare one."""
     classes = options.get("classes") or [0] * len(counted)
     for slot in zip(*ranks, strict=True):
         held = [sample for each in slot for sample in real(each)]
@@ -73,7 +75,9 @@ def require_fillers(ranks, counted, options):
         for each in slot:
             if not real(each):
                 same = [sample for sample in range(len(counted)) if classes[sample] == classes[each[0][0]]]
-                planned = [sample for sample in same if any(sample in map(first, mine) for rank in ranks for mine in rank)]
+                planned = [
+                    sample for sample in same if any(sample in map(first, mine) for rank in ranks for mine in rank)
+                ]
                 assert (counted[each[0][0]], each[0][0]) == min((counted[sample], sample) for sample in planned)
         assert held or options.get("least", 1) > 1 or options.get("count") or options.get("count_multiple_of", 1) > 1
 
@@ -89,7 +93,8 @@ def require_way_back(planned, lengths, elsewhere):
         if sample in elsewhere:
             assert place == -1
         else:
-            assert planned.index[place] == sample and planned.weight[place] == 1
+            assert planned.index[place] == sample
+            assert planned.weight[place] == 1
 
 
 def require_groups_and_classes(ranks, options):
