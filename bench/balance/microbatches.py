@@ -30,7 +30,7 @@ from bench.balance.peers import (
     plan_by_verl,
 )
 from bench.harness.claims import Claim, stated
-from bench.harness.measure import LOOM, Candidate, interleave, progress
+from bench.harness.measure import LOOM, Candidate, Pace, interleave, progress
 from bench.harness.report import print_not_measured, print_timings, table
 
 SIZES = ((512, 8), (512, 64), (4096, 64))
@@ -69,7 +69,7 @@ def _time_calls(verl: Any, trl: Any, rounds: int) -> tuple[list[dict[str, Any]],
         title = f"{name}, {samples} samples on {world} ranks"
         full, most = draw_lengths(name, 400_000, seed=5)
         lengths = numpy.random.default_rng(3).choice(full, samples)
-        timings = interleave(title, _candidates(verl, trl, lengths, world, most), rounds)
+        timings = interleave(title, _candidates(verl, trl, lengths, world, most), rounds, Pace(seconds=0.1))
         print_timings(title, timings, {}, (LOOM, LOOM))
         for sync in ("", ", once an update"):
             bound = MOST_MILLISECONDS.get((samples, world), {}).get(name)
