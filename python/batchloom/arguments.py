@@ -4,6 +4,7 @@ import functools
 import inspect
 import operator
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number, Real
@@ -345,6 +346,29 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     if number > most:
         raise ArgumentError(f"{name} is {show_integer(number)}; expected at most {most}")
     return number
+
+
+BYTES = {
+    "": 1,
+    "B": 1,
+    **{name: 1000**power for power, name in enumerate(("KB", "MB", "GB", "TB"), start=1)},
+    **{name: 1024**power for power, name in enumerate(("KIB", "MIB", "GIB", "TIB"), start=1)},
+}
+
+
+def byte_count(name: str, value: SupportsIndex | str) -> int:
+    """Return a number of bytes, given as a number or as a text such as ``"256MB"`` or ``"1.5GiB"``.
+
+    Raises:
+        ArgumentError: It is neither, or less than 1.
+    """
+    if not isinstance(value, str):
+        return integer(name, value, least=1)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    unit = found and BYTES.get(found[2].upper())
+    if not found or unit is None:
+        raise ArgumentError(f'{name} is {value!r}; expected a number of bytes, or a text such as "256MB" or "1.5GiB"')
+    return integer(name, int(float(found[1]) * unit), least=1)
 
 
 def resolve_index(noun: str, index: SupportsIndex, length: int, where: str = "") -> int:

@@ -50,13 +50,20 @@ pub(super) fn in_chunks(
     lengths: Option<&Tensor>,
     variable: Option<Vec<String>>,
     skips: bool,
-    chunks_open: u64,
+    chunks_open: Option<u64>,
+    memory: Option<u64>,
 ) -> PyResult<Dataset> {
     let chunk_sizes = chunk_sizes.0.as_slice::<u64>();
     let chunk_sizes =
         chunk_sizes.ok_or_else(|| DataError::new_err("sizes are no compact array of uint64"))?;
     let chunks = Chunks::new(chunk_sizes.iter().copied());
-    let mut dataset = MapDataset::in_chunks(chunks, PythonChunks(object)).chunks_open(chunks_open);
+    let mut dataset = MapDataset::in_chunks(chunks, PythonChunks(object));
+    if let Some(chunks_open) = chunks_open {
+        dataset = dataset.chunks_open(chunks_open);
+    }
+    if let Some(memory) = memory {
+        dataset = dataset.memory(memory);
+    }
     if let Some(lengths) = lengths {
         dataset = dataset.sizes(sizes(lengths)?.to_vec());
     }
@@ -64,5 +71,6 @@ pub(super) fn in_chunks(
         dataset = dataset.variable(variable);
     }
     let dataset = dataset.on_error(if skips { OnError::Skip } else { OnError::Raise });
+    // Reading a chunk to learn its bytes may call Python, from this very thread.
     dataset.build().map(|dataset| Dataset(dataset.into())).map_err(|error| raise(&error))
 }

@@ -185,14 +185,20 @@ impl Dataset {
         lengths: Option<&Tensor>,
         variable: Option<Vec<String>>,
         skips: bool,
-        chunks_open: u64,
+        chunks_open: Option<u64>,
+        memory: Option<u64>,
     ) -> PyResult<Self> {
-        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open)
+        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open, memory)
     }
 
-    /// The chunks that were read so far, and the most that were held at once.
-    fn chunk_counts(&self) -> (u64, u64) {
-        self.0.chunk_counts().map_or((0, 0), |counts| (counts.read, counts.most_held))
+    /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.
+    fn chunk_counts(&self) -> (u64, u64, u64) {
+        self.0.chunk_counts().map_or((0, 0, 0), |counts| (counts.read, counts.most_held, counts.most_bytes))
+    }
+
+    /// The number of chunks that are mixed at a time, if that was chosen.
+    fn chunks_open(&self) -> Option<u64> {
+        self.0.chunks_open()
     }
 
     fn __len__(&self) -> usize {

@@ -111,8 +111,9 @@ def test_a_chunk_is_read_once_in_an_epoch_and_few_are_held():
         assert len(source.read_chunks) <= epoch * 40
     counts = dataset.counts
     assert counts.read == len(source.read_chunks)
-    # The window, the slot that is next, and a chunk for each thread.
-    assert counts.most_held <= 4 + 2 + 2
+    # The window, three for the blocks ahead, and a chunk for each thread, which is read early.
+    assert counts.most_held <= 4 + 3 + 2
+    assert counts.most_bytes <= counts.most_held * 50 * 4 * 8
     assert loader.plan().stats()["chunks_read"] == 40
 
 
@@ -152,6 +153,208 @@ def test_lists_have_the_batches_of_sequences():
                     assert batch["ids"][ends[place] : ends[place + 1]].tolist() == lists[sample]
                 found.append(sample)
         assert sorted(found) == list(range(24))
+
+
+PADDED = [
+    {"batch_size": 3},
+    {"batching": bl.FixedSize(4, multiple_of=4)},
+    {"batching": bl.LengthBuckets(3)},
+    {"batching": bl.TokenBudget(20, multiple_of=2)},
+]
+OPTIONS = [
+    {},
+    {"dtype": {"ids": "int64"}},
+    {"dtype": {"ids": "float32", "label": "float64"}, "pad_value": {"ids": -1}},
+    {"pad_value": {"ids": 7}},
+    {"pad_value": {"ids": 7}, "pad_side": "left"},
+]
+
+
+def fields_of(options):
+    """The options as a loader takes them: a type of each field by ``fields=``."""
+    options = dict(options)
+    dtypes = options.pop("dtype", {})
+    pads = options.pop("pad_value", {})
+    fields = {
+        name: bl.Field(**{key: given[name] for key, given in (("dtype", dtypes), ("pad", pads)) if name in given})
+        for name in {*dtypes, *pads}
+    }
+    return {**options, **({"fields": fields} if fields else {})}
+
+
+class Lists:
+    """Lists in chunks, and the same lists in memory."""
+
+    def __init__(self, lengths, cuts, inner=(), equal=False):
+        lengths = [4] * len(lengths) if equal else lengths
+        # A pool of samples of which none has an element makes no pack.
+        self.lengths = [max(lengths[0], 1), *lengths[1:]]
+        ends = sorted({*(min(cut, len(lengths)) for cut in cuts), len(lengths)} - {0})
+        self.sizes = numpy.diff([0, *ends]).tolist()
+        generator = numpy.random.default_rng(len(lengths))
+        self.lists = [generator.integers(0, 99, (length, *inner)).astype(numpy.int32) for length in self.lengths]
+        self.labels, self.equal = numpy.arange(len(lengths)) % 5, equal
+
+    def read(self, first, size):
+        part = self.lists[first : first + size]
+        # A chunk of lists of one length may be an array.
+        ids = numpy.stack(part) if self.equal else (numpy.concatenate(part), numpy.cumsum([0, *map(len, part)]))
+        return {"ids": ids, "label": self.labels[first : first + size]}
+
+    def in_chunks(self):
+        source = Source(self.sizes, self.read)
+        return bl.ChunkDataset(self.sizes, source, lengths=self.lengths, columns=["ids"], chunks_open=2)
+
+    def in_memory(self):
+        offsets = numpy.cumsum([0, *self.lengths])
+        return bl.SequenceDataset(ids=(numpy.concatenate(self.lists), offsets), label=self.labels)
+
+
+lists = st.builds(
+    Lists,
+    st.lists(st.integers(0, 9), min_size=1, max_size=40),
+    st.lists(st.integers(0, 40), max_size=6),
+    st.sampled_from([(), (2,)]),
+    st.booleans(),
+)
+
+
+@pytest.mark.law("L2", "L3")
+@few
+@given(data=lists, rule=st.sampled_from(PADDED), options=st.sampled_from(OPTIONS), shuffle=st.booleans())
+def test_padded_lists_have_the_batches_of_a_sequence_dataset(data, rule, options, shuffle):
+    whole, loaders = data.in_memory(), fields_of(options)
+    multiple = getattr(rule.get("batching"), "multiple_of", 1)
+    seen = []
+    for batch in bl.DataLoader(data.in_chunks(), **rule, **loaders, shuffle=shuffle, num_threads=2):
+        samples = batch["index"].tolist()
+        rows = bl.FixedSize(len(samples), multiple_of=multiple)
+        (expected,) = bl.DataLoader(whole.select(samples), batching=rows, **loaders)
+        for name in expected.keys() - {"index"}:
+            assert expected[name].dtype == batch[name].dtype, name
+            numpy.testing.assert_array_equal(expected[name], batch[name], err_msg=name)
+        seen += samples
+    assert sorted(seen) == list(range(len(data.lists)))
+
+
+@pytest.mark.law("L2", "L3")
+@few
+@given(data=lists, options=st.sampled_from(OPTIONS[:3]), splits=st.booleans())
+def test_packed_lists_are_those_of_their_samples(data, options, splits):
+    rule = bl.Packing(5, oversize="split") if splits else bl.Packing(9)
+    seen = {sample: 0 for sample in range(len(data.lists))}
+    for batch in bl.DataLoader(data.in_chunks(), batching=rule, **fields_of(options), shuffle=True, num_threads=2):
+        ends, samples = batch["cu_seqlens"].tolist(), batch["index"].tolist()
+        assert len(ends) == len(samples) + 1
+        for sample, (first, end) in zip(samples, itertools.pairwise(ends), strict=True):
+            found = batch["ids"][first:end]
+            parts = range(0, max(len(data.lists[sample]), 1), 5 if splits else 10)
+            possible = [data.lists[sample][start : start + (5 if splits else 10)] for start in parts]
+            assert any(numpy.array_equal(found, part) for part in possible)
+            seen[sample] += end - first
+    assert seen == dict(enumerate(data.lengths))
+
+
+@few
+@given(sizes=chunk_sizes, opened=st.integers(1, 4), size=st.integers(1, 6), threads=st.integers(1, 4))
+def test_two_loaders_read_chunks_side_by_side(sizes, opened, size, threads):
+    dataset = bl.ChunkDataset(sizes, Source(sizes), chunks_open=opened)
+    loaders = [bl.DataLoader(dataset, size, shuffle=True, seed=seed, num_threads=threads) for seed in range(2)]
+    found = [[], []]
+    for pair in itertools.zip_longest(*loaders):
+        for numbers, batch in zip(found, pair, strict=True):
+            numbers += batch["id"].tolist()
+    assert all(sorted(numbers) == list(range(sum(sizes))) for numbers in found)
+
+
+@few
+@given(
+    size=st.integers(1, 30),
+    count=st.integers(4, 40),
+    room=st.integers(5, 12),
+    batch=st.integers(1, 9),
+    threads=st.integers(1, 4),
+)
+def test_memory_decides_how_many_chunks_are_mixed_and_is_never_exceeded(size, count, room, batch, threads):
+    sizes, memory = [size] * count, room * size * 4 * 8 + 7
+    source = Source(sizes)
+    dataset = bl.ChunkDataset(sizes, source, memory=memory)
+    assert dataset.memory == memory
+    assert dataset.chunks_open == room - max(room // 5, 4)
+    given = bl.ChunkDataset(sizes, Source(sizes), chunks_open=dataset.chunks_open)
+    options = {"batch_size": batch, "shuffle": True, "num_threads": threads}
+    try:
+        loader = bl.DataLoader(dataset, **options)
+    except bl.ArgumentError as error:
+        # Batches that reach far need more chunks than the window has.
+        assert "memory holds" in str(error)
+        assert batch > size
+        return
+    again = bl.DataLoader(given, **options)
+    assert loader.plan().fingerprint == again.plan().fingerprint
+    assert ids(loader) == ids(again)
+    assert dataset.counts.most_bytes <= memory
+    assert dataset.counts.most_held <= room
+
+
+def test_memory_is_bytes_or_a_text():
+    def make(memory, **options):
+        return bl.ChunkDataset([1000] * 20, lambda chunk: numpy.zeros((1000, 100)), memory=memory, **options)
+
+    assert make("8MB").memory == 8_000_000
+    assert make("8 MiB").memory == 8 << 20
+    assert make("0.01GB").chunks_open == 12 - 4
+    again = pickle.loads(pickle.dumps(bl.ChunkDataset([3, 3, 3, 3], Source([3] * 4), memory="1KB", lengths=range(12))))
+    assert (again.memory, again.chunks_open) == (1000, 1000 // 96 - 4)
+    with refused(bl.ArgumentError, "memory", "8 parsecs", "256MB"):
+        make("8 parsecs")
+    with refused(bl.ArgumentError, "memory", "0"):
+        make(0)
+    with refused(bl.ArgumentError, "memory", "chunks_open", "one of them"):
+        make("8MB", chunks_open=3)
+    with refused(bl.ArgumentError, "1000000", "800000", "5 chunks", "4000000"):
+        make("1MB")
+    with refused(bl.SampleError, "the disk is gone"):
+        bl.ChunkDataset([3], _gone, memory=100)
+
+
+def _gone(chunk):
+    raise OSError("the disk is gone")
+
+
+def test_chunks_that_batches_need_next_are_read_early():
+    sizes, begun, gate = [10] * 12, threading.Event(), threading.Event()
+
+    def make(first, size):
+        if first == 40:
+            begun.set()
+            assert gate.wait(10)
+        return numbered(first, size)
+
+    batches = iter(bl.DataLoader(bl.ChunkDataset(sizes, Source(sizes, make)), 10, num_threads=2))
+    # Chunk 4 is begun while batches of the chunks before are handed over; it holds up none of them.
+    assert [next(batches)["id"][0] for _ in range(4)] == [0, 10, 20, 30]
+    assert begun.wait(10)
+    gate.set()
+    assert len(list(batches)) == 8
+
+
+def test_no_chunk_is_held_between_epochs():
+    import gc
+    import weakref
+
+    held = []
+
+    def make(first, size):
+        array = rows(first, size)
+        held.append(weakref.ref(array))
+        return {"x": array, "id": numpy.arange(first, first + size)}
+
+    sizes = [10] * 6
+    loader = bl.DataLoader(bl.ChunkDataset(sizes, Source(sizes, make)), 10, shuffle=True)
+    assert len(list(loader)) == 6
+    gc.collect()
+    assert not any(reference() is not None for reference in held)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ causes! {
         )]
         BatchTooLarge { samples: u64, row: usize } is Argument,
 
+        #[error("samples of chunks are copied that are not held; please report this")]
+        NotHeld is Runtime,
+
         #[error("field {field}: padding is {value}, which {dtype} does not hold; expected a value of this type")]
         PadNumber { field: String, value: String, dtype: DType } is Argument of "pad_value",
         #[error("the padding of field {field} has {found} bytes; expected {expected}, the bytes of one element")]

@@ -76,8 +76,10 @@ pub(crate) trait Form: Debug + Send + Sync {
     /// # Errors
     /// As [`fill`](Self::fill).
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
+        let mut held = taken.held.cloned();
         for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(taken.chunks(slots.batch.max(1))) {
-            let members = Members::of_samples(wanted, slots.fillers);
+            let members = Members::of_samples(Taken { held: held.as_ref(), ..wanted }, slots.fillers);
+            held.iter_mut().for_each(|held| held.first += wanted.samples.len());
             let end = self.start(&members, members.count);
             self.fill(&members, 0..members.count, &mut batch[..end])?;
         }

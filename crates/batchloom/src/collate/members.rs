@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::by_source::BySource;
+use super::held::HeldMembers;
 use super::taken::Taken;
 use crate::order::RunEpoch;
 use crate::tensor::{Sequences, SparseRows};
@@ -38,6 +39,8 @@ pub(crate) struct Members {
     pub(crate) entry_ends: Vec<Vec<usize>>,
     /// The members as each field with separate lengths has them.
     pub(crate) own: Vec<Self>,
+    /// The samples themselves, if they are in chunks that are held.
+    pub(crate) held: Option<HeldMembers>,
 }
 
 impl Members {
@@ -113,6 +116,10 @@ impl Members {
             ends: ends.iter().map(|end| end - start).collect(),
             entry_ends: Vec::new(),
             own: self.own.iter().map(|own| own.part(range.clone())).collect(),
+            held: self
+                .held
+                .as_ref()
+                .map(|held| HeldMembers { first: held.first + range.start, ..held.clone() }),
         }
     }
 
@@ -139,10 +146,11 @@ impl Members {
 
     /// The members of a batch whose samples do not differ in size.
     pub(crate) fn of_samples(taken: Taken<'_>, fillers: usize) -> Self {
-        let Taken { samples, rows, sources, epoch } = taken;
+        let Taken { samples, rows, sources, epoch, held } = taken;
         let rows = if rows == samples { Vec::new() } else { rows.to_vec() };
         let (samples, sources) = (samples.to_vec(), sources.to_vec());
-        Self { count: samples.len(), epoch, fillers, samples, rows, sources, ..Self::default() }
+        let held = held.cloned();
+        Self { count: samples.len(), epoch, fillers, samples, rows, sources, held, ..Self::default() }
     }
 
     /// The same members, with any number of entries in sparse rows.
@@ -236,7 +244,8 @@ impl Members {
     /// Some members with samples of one size.
     pub(super) fn take(&self, range: Range<usize>) -> Taken<'_> {
         let sources = self.sources.get(range.clone()).unwrap_or_default();
-        Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources, epoch: self.epoch }
+        let samples = &self.samples[range.clone()];
+        Taken { samples, rows: self.rows(range), sources, epoch: self.epoch, held: None }
     }
 
     pub(crate) fn start(&self, member: usize) -> usize {

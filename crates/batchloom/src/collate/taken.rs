@@ -1,5 +1,6 @@
 //! `Taken`: samples to gather, with the places where forms find them.
 
+use super::held::HeldMembers;
 use crate::order::RunEpoch;
 
 /// Samples to gather.
@@ -13,12 +14,14 @@ pub(crate) struct Taken<'a> {
     pub(crate) sources: &'a [u32],
     /// The epoch in which they are gathered, for slots that draw random numbers.
     pub(crate) epoch: RunEpoch,
+    /// The samples themselves, if they are in chunks that are held.
+    pub(crate) held: Option<&'a HeldMembers>,
 }
 
 impl<'a> Taken<'a> {
     /// Samples with their numbers as places in the data.
     pub(crate) fn as_stored(samples: &'a [u64]) -> Self {
-        Self { samples, rows: samples, sources: &[], epoch: RunEpoch::default() }
+        Self { samples, rows: samples, sources: &[], epoch: RunEpoch::default(), held: None }
     }
 
     /// The source of the sample at a place.

@@ -505,6 +505,8 @@ pub(crate) struct CollatedAhead {
     pub(crate) collated: Collated,
     /// True if samples go into their slots as they are, so that a reader puts them there.
     pub(crate) as_read: bool,
+    /// True for each field that is as long as the size of its sample, if samples are copied from chunks that are held.
+    pub(crate) held: Option<Vec<bool>>,
 }
 
 /// The facts about samples that differ in size.

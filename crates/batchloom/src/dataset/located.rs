@@ -88,6 +88,6 @@ impl Places {
     /// The samples with their places.
     pub(crate) fn of<'a>(&'a self, samples: &'a [u64]) -> Taken<'a> {
         let rows = if self.rows.is_empty() { samples } else { &self.rows };
-        Taken { samples, rows, sources: &self.sources, epoch: RunEpoch::default() }
+        Taken { samples, rows, sources: &self.sources, epoch: RunEpoch::default(), held: None }
     }
 }

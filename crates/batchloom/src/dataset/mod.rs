@@ -33,11 +33,11 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, 
 use kind::Kind;
 pub(crate) use located::Located;
 pub(crate) use map::Banned;
-pub(crate) use map::{BatchRead, InChunks};
+pub(crate) use map::{BatchRead, ChunkMemory, InChunks};
 pub use map::{
-    ChunkCounts, ChunkField, ChunkSamples, ChunkSource, FilledPart, Held, MapDataset, MapDatasetBuilder,
-    Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng,
-    SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
+    ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FilledPart, Held, HeldLayout, HeldRows,
+    MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal,
+    Sample, SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};
 use selected::Selected;
@@ -231,6 +231,11 @@ impl Dataset {
     /// The chunks that were read so far, if samples are read a chunk at a time.
     pub fn chunk_counts(&self) -> Option<ChunkCounts> {
         self.0.reader()?.chunk_counts()
+    }
+
+    /// The number of chunks whose samples are mixed at a time, if samples are read a chunk at a time and it was chosen.
+    pub fn chunks_open(&self) -> Option<u64> {
+        self.0.in_chunks()?.open
     }
 
     pub(crate) fn kind(&self) -> &dyn Kind {

@@ -312,7 +312,7 @@ impl LoaderBuilder {
         self.check_applicable()?;
         self.check_slots()?;
         self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
-        if let Some(InChunks { chunks, open }) = self.dataset.kind().in_chunks() {
+        if let Some(InChunks { chunks, open, .. }) = self.dataset.kind().in_chunks() {
             self.plan = self.plan.chunks(chunks.clone()).chunks_open(*open);
         }
         let options = self.plan.clone();
@@ -343,7 +343,7 @@ impl LoaderBuilder {
             // A block that cannot be laid out is an error now, not in the first iteration.
             BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
         }
-        Ok(Loader(Arc::new(Epochs {
+        let epochs = Epochs {
             plan: options,
             fields: Arc::new(fields),
             index_table: self.index_table,
@@ -366,7 +366,9 @@ impl LoaderBuilder {
             prefetch: self.prefetch,
             block_bytes: self.block_bytes,
             probe: self.probe,
-        })))
+        };
+        epochs.chunks_to_hold(&plan)?;
+        Ok(Loader(Arc::new(epochs)))
     }
 
     /// Refuses slots with invalid options, and slots in index tables.

@@ -16,11 +16,12 @@ use std::time::Duration;
 use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
+use super::read_ahead::ReadAhead;
 use crate::collate::Members;
 use crate::dataset::collation::{CollateOptions, CollatedAhead};
 use crate::dataset::{
-    Banned, BatchRead, Dataset, FilledPart, Held, Objects, ReadPart, ReadRequest, Reader, Refusal,
-    SampleLayout, Stop,
+    Banned, BatchRead, Dataset, FilledPart, Held, HeldLayout, Objects, ReadPart, ReadRequest, Reader,
+    Refusal, SampleLayout, Stop,
 };
 use crate::error::{Cause, ReadError};
 use crate::sync::{Instant, Mutex, MutexGuard, ReadClock};
@@ -41,6 +42,16 @@ pub(super) struct Demand {
     pub(super) direct: OnceLock<Option<Arc<Direct>>>,
     pub(super) pace: Pace,
     pub(super) clock: Arc<ReadClock>,
+    /// The chunks to read early, if samples are read a chunk at a time.
+    pub(super) early: Mutex<ReadAhead>,
+    /// The number of this iteration among those of the reader.
+    pub(super) iteration: u64,
+}
+
+impl Drop for Demand {
+    fn drop(&mut self) {
+        self.reader.end_iteration(self.iteration);
+    }
 }
 
 /// The most parts that a batch is read in, for each thread: with several, a slow sample holds up fewer others.
@@ -122,6 +133,14 @@ impl Demand {
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
     }
 
+    /// The chunks that the batches of `rank` from `step` on need next, which no task reads yet. An error is left to the
+    /// block that needs them.
+    pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64) -> Vec<u64> {
+        let Ok(Some(next)) = lock(&self.early).next_chunks(plan, rank, step) else { return Vec::new() };
+        self.reader.note_chunks(self.iteration, next.slot, &next.chunks);
+        next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
+    }
+
     /// The number of parts that a batch of `samples` samples is read in. Threads that read several batches at the same
     /// time need not share one of a fast function.
     fn parts(&self, samples: usize) -> usize {
@@ -155,7 +174,7 @@ impl Demand {
     ///
     /// # Errors
     /// The errors of [`Fields::of_batch`].
-    fn direct(&self, plan: &Plan) -> Result<Option<Arc<Direct>>> {
+    pub(super) fn direct(&self, plan: &Plan) -> Result<Option<Arc<Direct>>> {
         if let Some(known) = self.direct.get() {
             return Ok(known.clone());
         }
@@ -164,7 +183,9 @@ impl Demand {
         let direct = |ahead: CollatedAhead| -> Result<_> {
             let nesting = Arc::clone(&expected.structure.nesting);
             let fields = Arc::new(Fields::of_batch(ahead.collated, plan, nesting)?);
-            Ok(Arc::new(Direct { fields, first, expected, as_read: ahead.as_read }))
+            let layout = |variable| HeldLayout { layout: expected.clone(), variable };
+            let held = ahead.held.map(layout);
+            Ok(Arc::new(Direct { fields, first, as_read: ahead.as_read, held, expected }))
         };
         let direct = collated.map(direct).transpose()?;
         Ok(self.direct.get_or_init(|| direct).clone())
@@ -173,12 +194,14 @@ impl Demand {
 
 /// The fields of batches with samples that are read straight into their slots.
 pub(super) struct Direct {
-    fields: Arc<Fields>,
+    pub(super) fields: Arc<Fields>,
     /// The first sample of the iteration, and its layout.
-    first: u64,
-    expected: SampleLayout,
+    pub(super) first: u64,
+    pub(super) expected: SampleLayout,
     /// True if the reader puts samples into their slots.
-    as_read: bool,
+    pub(super) as_read: bool,
+    /// The layout of samples that are copied from chunks, if they are.
+    pub(super) held: Option<HeldLayout>,
 }
 
 /// A member that could not be read and is left out: its place, its number, and the reason.
@@ -313,8 +336,7 @@ impl ToRead {
         let task = |task: ReadTask| DirectTask { task, direct: Arc::clone(&direct) };
         let tasks = self.tasks().map(task).collect();
         let fields = Arc::clone(&direct.fields);
-        let planned = PlannedBlock { fields, layout, table: None, skipped: Vec::new(), objects: Vec::new() };
-        Ok(Some((Box::new(planned), tasks)))
+        Ok(Some((Box::new(PlannedBlock::of(fields, layout)), tasks)))
     }
 
     /// The parts in which the samples are read.
@@ -402,6 +424,6 @@ impl Reading {
             latest.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
         let fields = Arc::new(Fields::of_batch(collated, plan, nesting)?);
         let layout = BlockLayout::of_one(&fields, step, members)?;
-        Ok(PlannedBlock { fields, layout, table: None, skipped, objects })
+        Ok(PlannedBlock { skipped, objects, ..PlannedBlock::of(fields, layout) })
     }
 }

@@ -11,11 +11,12 @@ use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
 use super::queue::PREFETCH;
+use super::read_ahead::ReadAhead;
 use super::workers::Workers;
 use crate::batching::Labels;
-use crate::dataset::Dataset;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::kind::ContentRequest;
+use crate::dataset::{ChunkMemory, Dataset};
 use crate::plan::PlanBuilder;
 use crate::plan::error::PlanCause;
 use crate::run::{Progress, Run};
@@ -64,10 +65,10 @@ impl Epochs {
     /// fields of a batch.
     pub(super) fn job(&self, plan: Plan, rank: u32, block_bytes: usize) -> Result<Job> {
         self.check_bans(&plan)?;
-        let fields = self.fields_of(&plan)?;
+        let (fields, demand) = (self.fields_of(&plan)?, self.demand(&plan)?);
         Ok(Job {
             index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
-            demand: self.demand(&plan),
+            demand,
             fields,
             plan,
             rank,
@@ -116,15 +117,15 @@ impl Epochs {
     }
 
     /// The reader of samples for one iteration, if these are made on demand.
-    fn demand(&self, plan: &Plan) -> Option<Arc<Demand>> {
-        let reader = Arc::clone(self.dataset.kind().reader()?);
-        let ahead = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
-        if let Some(chunks) = plan.chunks_at_once(ahead) {
-            // While all threads hold one that leaves, others come in.
-            reader.hold_chunks(usize::try_from(chunks).unwrap_or(usize::MAX).saturating_add(self.threads));
-        }
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if batches need more chunks at a time than memory holds.
+    fn demand(&self, plan: &Plan) -> Result<Option<Arc<Demand>>> {
+        let Some(reader) = self.dataset.kind().reader().map(Arc::clone) else { return Ok(None) };
+        let (chunks, early) = self.chunks_to_hold(plan)?;
+        let iteration = reader.begin_iteration(chunks);
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
-        Some(Arc::new(Demand {
+        Ok(Some(Arc::new(Demand {
             dataset,
             reader,
             collate,
@@ -134,7 +135,26 @@ impl Epochs {
             direct: OnceLock::new(),
             pace: Pace::default(),
             clock: Arc::default(),
-        }))
+            early: Mutex::new(ReadAhead::new(early)),
+            iteration,
+        })))
+    }
+
+    /// The number of chunks to hold for an iteration, and the number of them that are read early: one for each thread,
+    /// unless memory holds fewer.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if batches need more chunks at a time than memory holds.
+    pub(super) fn chunks_to_hold(&self, plan: &Plan) -> Result<(usize, u64)> {
+        let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
+        let Some(needed) = plan.chunks_at_once(blocks) else { return Ok((0, 0)) };
+        let memory = self.dataset.kind().in_chunks().and_then(|in_chunks| in_chunks.memory);
+        let held = match memory.map(ChunkMemory::chunks) {
+            Some(held) if held < needed => return Err(LoaderCause::ChunkMemory { held, needed }.into()),
+            Some(held) => held.min(needed.saturating_add(self.threads as u64)),
+            None => needed.saturating_add(self.threads as u64),
+        };
+        Ok((usize::try_from(held).unwrap_or(usize::MAX), held - needed))
     }
 
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.

@@ -15,6 +15,11 @@ causes! {
         OwnLengthsInTable is Argument of "own_lengths",
         #[error("samples are banned, which does not go with {other}: {reason}")]
         Bans { other: &'static str, reason: &'static str } is Argument of "ban",
+        #[error(
+            "memory holds {held} chunks, and batches need {needed} of them at a time; expected more memory, smaller \
+             chunks, or a rule with smaller pools"
+        )]
+        ChunkMemory { held: u64, needed: u64 } is Argument of "memory",
         #[error("the batch has no field {field}; expected one of {}", known.join(", "))]
         NoField { field: String, known: Vec<String> } is Argument,
         /// The fingerprints of the plan, and of the loader's plans with its seed.

@@ -9,16 +9,18 @@ use bytes::Bytes;
 
 use super::block::Block;
 use super::buffers::{Buffers, Loan};
-use super::demand::{Demand, DirectTask, Extras, ReadTask, Reading, ToRead};
+use super::demand::{Demand, Direct, DirectTask, Extras, ReadTask, Reading, ToRead};
 use super::error::LoaderCause;
+use super::failure::Failure;
 use super::fields::{Fields, run_epoch};
+use super::held::PieceOfRun;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use super::planned::PlannedBlock;
-use crate::collate::{Form, Members, RowSlots, Taken};
+use crate::collate::{Form, Members, Taken};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
-use crate::{Error, Plan, Result, memory};
+use crate::{Plan, Result, memory};
 
 /// A function that a worker calls before each piece, with the number of its block, so that tests can delay or fail.
 pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
@@ -49,13 +51,22 @@ pub(super) enum NextBlock {
 /// A block that is laid out, and the work that fills it.
 pub(super) struct LaidOut {
     pub(super) planned: Box<PlannedBlock>,
-    /// The tasks of reading its samples straight into their slots, if they are read that way.
-    pub(super) reads: Option<Vec<DirectTask>>,
+    pub(super) filling: Filling,
+}
+
+/// The way in which a block is filled.
+pub(super) enum Filling {
+    /// Forms fill all fields.
+    Forms,
+    /// Samples of one batch are read straight into their slots.
+    Samples(Vec<DirectTask>),
+    /// Forms fill all fields with samples in chunks.
+    Held(Arc<Direct>),
 }
 
 impl From<PlannedBlock> for LaidOut {
     fn from(planned: PlannedBlock) -> Self {
-        Self { planned: Box::new(planned), reads: None }
+        Self { planned: Box::new(planned), filling: Filling::Forms }
     }
 }
 
@@ -74,8 +85,12 @@ enum BlockPart {
     Direct(DirectTask),
     /// A piece of a run, with a region for each field.
     Piece(Arc<Fields>, RunLayout, Piece),
+    /// A piece of a run of samples in chunks.
+    Held(Arc<Direct>, RunLayout, Piece),
     /// The index table of some runs, with one region.
     Table(Vec<RunLayout>, Table),
+    /// A chunk that a later block needs.
+    Chunk(u64),
 }
 
 impl Job {
@@ -86,11 +101,18 @@ impl Job {
     /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<NextBlock>> {
         if let Some(demand) = &self.demand {
+            let held = demand.lay_out_held(&self.plan, self.rank, step, self.block_bytes, first)?;
+            if let Some((layout, direct)) = held {
+                let planned = Box::new(PlannedBlock::of(Arc::clone(&direct.fields), layout));
+                return Ok(Some(NextBlock::LaidOut(LaidOut { planned, filling: Filling::Held(direct) })));
+            }
             let to_read = demand.to_read(&self.fields, &self.plan, self.rank, step)?;
             let Some(to_read) = to_read else { return Ok(None) };
             let ahead = to_read.lay_out_ahead(&self.plan)?;
             return Ok(Some(match ahead {
-                Some((planned, reads)) => NextBlock::LaidOut(LaidOut { planned, reads: Some(reads) }),
+                Some((planned, reads)) => {
+                    NextBlock::LaidOut(LaidOut { planned, filling: Filling::Samples(reads) })
+                }
                 None => NextBlock::ToRead(to_read),
             }));
         }
@@ -99,9 +121,21 @@ impl Job {
             BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits, first)?;
         let Some(layout) = layout else { return Ok(None) };
         let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
-        let (fields, table) = (Arc::clone(&self.fields), table.transpose()?);
-        let planned = PlannedBlock { fields, layout, table, skipped: Vec::new(), objects: Vec::new() };
+        let planned =
+            PlannedBlock { table: table.transpose()?, ..PlannedBlock::of(Arc::clone(&self.fields), layout) };
         Ok(Some(NextBlock::LaidOut(planned.into())))
+    }
+
+    /// The number of threads that read chunks early while there are blocks to fill.
+    pub(super) fn threads_that_read_early(&self) -> usize {
+        self.demand.as_ref().map_or(0, |demand| demand.threads.saturating_sub(1))
+    }
+
+    /// The tasks of reading the chunks that blocks from `step` on need next.
+    pub(super) fn read_early(&self, block: u64, step: u64) -> Vec<Task> {
+        let chunks = self.demand.as_ref().map(|demand| demand.next_chunks(&self.plan, self.rank, step));
+        let task = |chunk| Task { block, part: BlockPart::Chunk(chunk), regions: Vec::new() };
+        chunks.unwrap_or_default().into_iter().map(task).collect()
     }
 
     /// The block to open, laid out, after this thread has read its samples if these are made on demand.
@@ -131,7 +165,7 @@ impl Job {
         let opened = self.open(step, self.read(next)?)?;
         let mut indices = Vec::new();
         for task in opened.tasks {
-            self.run(task, &mut indices, &Stop::default()).map_err(|(_, error)| error)?;
+            self.run(task, &mut indices, &Stop::default()).map_err(|failure| failure.error)?;
         }
         let buffer = opened.whole.join().ok_or_else(|| LoaderCause::Worker {
             block: step,
@@ -145,7 +179,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Kind::Memory`](crate::Kind::Memory).
-    pub(super) fn open(&self, block: u64, LaidOut { planned, reads }: LaidOut) -> Result<Opened> {
+    pub(super) fn open(&self, block: u64, LaidOut { planned, filling }: LaidOut) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
         if let (Some(table), Some(index_table)) = (planned.table, &self.index_table) {
@@ -165,11 +199,11 @@ impl Job {
             return Ok(Opened { planned, whole, tasks });
         }
         let layout = &planned.layout;
-        let pieces = match &reads {
-            Some(reads) => {
+        let pieces = match &filling {
+            Filling::Samples(reads) => {
                 vec![reads.iter().map(|read| Piece { batches: 0..1, rows: read.range() }).collect()]
             }
-            None => layout.pieces(),
+            Filling::Forms | Filling::Held(_) => layout.pieces(),
         };
         let (whole, regions) = buffer.split(&layout.cuts(&planned.fields, &pieces));
         let mut regions = regions.into_iter();
@@ -179,14 +213,21 @@ impl Job {
         for (run, _) in layout.arrays() {
             taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
         }
-        if let Some(reads) = reads {
-            let task = |(read, regions)| Task { block, part: BlockPart::Direct(read), regions };
-            let tasks = reads.into_iter().zip(taken.into_iter().flatten()).map(task).collect();
-            return Ok(Opened { planned, whole, tasks });
-        }
+        let held = match filling {
+            Filling::Samples(reads) => {
+                let task = |(read, regions)| Task { block, part: BlockPart::Direct(read), regions };
+                let tasks = reads.into_iter().zip(taken.into_iter().flatten()).map(task).collect();
+                return Ok(Opened { planned, whole, tasks });
+            }
+            Filling::Held(direct) => Some(direct),
+            Filling::Forms => None,
+        };
         let mut tasks = Vec::new();
         for ((run, pieces), taken) in layout.runs.iter().zip(pieces).zip(taken) {
-            let part = |piece| BlockPart::Piece(Arc::clone(&planned.fields), run.clone(), piece);
+            let part = |piece| match &held {
+                Some(direct) => BlockPart::Held(Arc::clone(direct), run.clone(), piece),
+                None => BlockPart::Piece(Arc::clone(&planned.fields), run.clone(), piece),
+            };
             let task = |(piece, regions)| Task { block, part: part(piece), regions };
             tasks.extend(pieces.into_iter().zip(taken).map(task));
         }
@@ -196,25 +237,24 @@ impl Job {
     /// Reads or fills one part.
     ///
     /// # Errors
-    /// The errors of forms and readers, with the first member that they concern.
-    pub(super) fn run(
-        &self,
-        task: Task,
-        indices: &mut Vec<u64>,
-        stop: &Stop,
-    ) -> Result<Done, (usize, Error)> {
+    /// The errors of forms and readers, with the first batch and member that they concern.
+    pub(super) fn run(&self, task: Task, indices: &mut Vec<u64>, stop: &Stop) -> Result<Done, Failure> {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }
         let Task { part, regions, .. } = task;
-        let first = part.first();
+        let (step, member) = part.first();
         let filled = |()| Done::Filled(Extras::default());
         let done = match (part, &self.index_table) {
             (BlockPart::Read(task), _) => {
                 task.read(&self.plan, stop).map(|part| Done::Read(task.range, part))
             }
             (BlockPart::Direct(task), _) => {
-                return task.run(&self.plan, regions, stop).map(Done::Filled);
+                let filled = task.run(&self.plan, regions, stop).map(Done::Filled);
+                return filled.map_err(|(member, error)| Failure { step, member, error });
+            }
+            (BlockPart::Held(direct, run, piece), _) => {
+                return self.fill_held(&direct, &run, &piece, regions, indices, stop).map(filled);
             }
             (BlockPart::Table(runs, table), Some(index_table)) => {
                 let mut regions = regions.into_iter();
@@ -238,8 +278,45 @@ impl Job {
                 self.fill_uniform(&run, &piece, regions, indices).map(filled)
             }
             (BlockPart::Table(..), None) => Ok(filled(())),
+            (BlockPart::Chunk(chunk), _) => {
+                let demand = self.demand.iter().filter(|_| !stop.is_set());
+                demand.for_each(|demand| demand.reader.read_early(chunk, &demand.clock));
+                Ok(Done::Early)
+            }
         };
-        done.map_err(|error| (first, error))
+        done.map_err(|error| Failure { step, member, error })
+    }
+
+    /// Fills one piece with samples in chunks.
+    fn fill_held(
+        &self,
+        direct: &Direct,
+        run: &RunLayout,
+        piece: &Piece,
+        regions: Vec<Region>,
+        indices: &mut Vec<u64>,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let Some(demand) = &self.demand else { return Ok(()) };
+        if run.members.are_listed() {
+            indices.clear();
+            indices.extend_from_slice(&run.members.samples[piece.rows.clone()]);
+        } else {
+            let step = run.step + piece.batches.start as u64;
+            let failed = |error| Failure { step, member: piece.rows.start, error };
+            self.number(run, piece, indices).map_err(failed)?;
+        }
+        let taken = Taken { epoch: run_epoch(&self.plan), ..Taken::as_stored(indices) };
+        demand.fill_held(direct, &self.plan, &PieceOfRun { run, piece, taken }, regions, stop)
+    }
+
+    /// Writes the numbers of the samples of a piece to `indices`, batch by batch.
+    fn number(&self, run: &RunLayout, piece: &Piece, indices: &mut Vec<u64>) -> Result<()> {
+        let count = piece.batches.len() * piece.rows.len();
+        memory::grow(indices, count.saturating_sub(indices.len()))?;
+        indices.resize(count, 0);
+        let step = run.step + piece.batches.start as u64;
+        self.plan.fill(step, self.rank, piece.rows.start as u64, indices)
     }
 
     /// Fills one piece of batches of samples of one size. The plan gives their numbers here and now.
@@ -250,18 +327,12 @@ impl Job {
         regions: Vec<Region>,
         indices: &mut Vec<u64>,
     ) -> Result<()> {
-        let (batches, rows) = (piece.batches.len(), piece.rows.len());
-        let count = batches * rows;
-        memory::grow(indices, count.saturating_sub(indices.len()))?;
-        indices.resize(count, 0);
-        let step = run.step + piece.batches.start as u64;
-        let fillers = run.members.fillers_in(&piece.rows);
-        self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
+        self.number(run, piece, indices)?;
         let places = self.fields.located().places(indices);
         let taken = Taken { epoch: run_epoch(&self.plan), ..places.of(indices) };
         for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
-            let stride = if batches == 1 { region.len() } else { slot.stride };
-            form.gather(taken, &mut region, RowSlots { batch: rows, stride, fillers })?;
+            let slots = piece.slots(run, slot, region.len());
+            form.gather(taken, &mut region, slots)?;
         }
         Ok(())
     }
@@ -282,16 +353,20 @@ pub(super) enum Done {
     Filled(Extras),
     /// Some members are read.
     Read(Range<usize>, ReadPart),
+    /// A chunk is read that a later block needs.
+    Early,
 }
 
 impl BlockPart {
-    /// The first member that it concerns.
-    fn first(&self) -> usize {
+    /// The step and the member that it begins with. All parts of a block of one batch have one step.
+    fn first(&self) -> (u64, usize) {
         match self {
-            Self::Read(task) => task.range.start,
-            Self::Direct(task) => task.range().start,
-            Self::Piece(_, _, piece) => piece.rows.start,
-            Self::Table(..) => 0,
+            Self::Read(task) => (0, task.range.start),
+            Self::Direct(task) => (0, task.range().start),
+            Self::Piece(_, run, piece) | Self::Held(_, run, piece) => {
+                (run.step + piece.batches.start as u64, piece.rows.start)
+            }
+            Self::Table(..) | Self::Chunk(_) => (0, 0),
         }
     }
 }

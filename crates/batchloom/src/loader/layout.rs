@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fields::Fields;
-use crate::collate::Members;
 use crate::collate::error::CollateCause;
+use crate::collate::{Members, RowSlots};
 use crate::{DType, Plan, Result};
 
 /// The alignment of every batch, in bytes.
@@ -31,13 +31,17 @@ pub(super) struct Limits {
     pub(super) batches: usize,
     /// True if its samples have to lie in one shard of the order, if that has shards.
     pub(super) one_shard: bool,
+    /// True if its batches have to need no chunk that the first of them does not need.
+    pub(super) same_chunks: bool,
 }
 
 impl Limits {
     /// The limits of a block of samples.
-    pub(super) const FORMED: Self = Self { batches: 1 << 16, one_shard: false };
+    pub(super) const FORMED: Self = Self { batches: 1 << 16, one_shard: false, same_chunks: false };
+    /// The limits of a block of samples in chunks: a chunk that takes long holds up no other batch.
+    pub(super) const IN_CHUNKS: Self = Self { same_chunks: true, ..Self::FORMED };
     /// The limits of an index table: fewer batches, because all of them are made at once.
-    pub(super) const INDEXED: Self = Self { batches: 512, one_shard: true };
+    pub(super) const INDEXED: Self = Self { batches: 512, one_shard: true, same_chunks: false };
 }
 
 /// The layout of one block.
@@ -108,6 +112,10 @@ impl BlockLayout {
         let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None, next: None, by_field };
         let most = limits.batches;
         let steps = if limits.one_shard { layout.enter(plan, rank, steps, most)? } else { steps };
+        let steps = match limits.same_chunks && step < steps {
+            true => plan.end_of_chunks(step, rank)?.map_or(steps, |end| end.min(steps)),
+            false => steps,
+        };
         let mut batches = 0;
         while layout.end < steps && batches < most {
             if layout.bytes >= bytes && !layout.runs.is_empty() {
@@ -207,6 +215,16 @@ impl BlockLayout {
         }
     }
 
+    /// Leaves out the batches from `step` on; the block keeps its bytes. Returns false if none is left.
+    pub(super) fn end_before(&mut self, step: u64) -> bool {
+        self.runs.retain(|run| run.step < step);
+        if let Some(run) = self.runs.last_mut() {
+            let left = usize::try_from(step - run.step).unwrap_or(usize::MAX);
+            run.batches = run.batches.min(left);
+        }
+        !self.runs.is_empty()
+    }
+
     /// The run and the field of each array, in the order in which memory holds them.
     pub(super) fn arrays(&self) -> Vec<(usize, usize)> {
         let (runs, fields) = (self.runs.len(), self.runs.first().map_or(0, |run| run.slots.len()));
@@ -299,6 +317,14 @@ pub(super) struct Piece {
     pub(super) batches: Range<usize>,
     /// The rows of each of these batches.
     pub(super) rows: Range<usize>,
+}
+
+impl Piece {
+    /// The places of its rows in its region of `bytes` bytes in a field.
+    pub(super) fn slots(&self, run: &RunLayout, field: &FieldLayout, bytes: usize) -> RowSlots {
+        let stride = if self.batches.len() == 1 { bytes } else { field.stride };
+        RowSlots { batch: self.rows.len(), stride, fillers: run.members.fillers_in(&self.rows) }
+    }
 }
 
 /// The shard that comes after the one of step `within`, found by doubling and halving. Batches of a shard come one

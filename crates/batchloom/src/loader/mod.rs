@@ -11,7 +11,9 @@ mod builder;
 mod demand;
 mod epochs;
 mod error;
+mod failure;
 mod fields;
+mod held;
 mod index_table;
 #[cfg(all(test, shuttle))]
 #[path = "../../tests/interleavings/mod.rs"]
@@ -23,6 +25,7 @@ mod loader;
 mod placement;
 mod planned;
 mod queue;
+mod read_ahead;
 mod replay;
 mod signal;
 mod steps;

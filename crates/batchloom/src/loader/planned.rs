@@ -20,6 +20,16 @@ pub(super) struct PlannedBlock {
 }
 
 impl PlannedBlock {
+    /// A block of these fields, all of which forms or readers fill.
+    pub(super) fn of(fields: Arc<Fields>, layout: BlockLayout) -> Self {
+        Self { fields, layout, table: None, skipped: Vec::new(), objects: Vec::new() }
+    }
+
+    /// Leaves out the batches from `step` on. Returns false if none is left.
+    pub(super) fn end_before(&mut self, step: u64) -> bool {
+        self.table.is_none() && self.layout.end_before(step)
+    }
+
     /// The number of bytes that the block takes in memory.
     pub(super) fn memory(&self) -> usize {
         self.table.map_or(self.layout.bytes, |table| table.bytes())

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use super::buffers::{Buffers, Delivered};
 use super::demand::{Extras, Reading, ToRead};
-use super::job::{Job, LaidOut, NextBlock, Opened, Task};
+use super::failure::Failure;
+use super::job::{Filling, Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
 use super::signal::{SOON, Signal};
@@ -43,8 +44,8 @@ enum QueuedBlock {
         left: usize,
         /// The additions of filled pieces beside their bytes.
         extras: Extras,
-        /// The first member that failed, and its error.
-        failure: Option<(usize, Error)>,
+        /// The first batch that cannot be formed, if there is one.
+        failure: Option<Failure>,
     },
     /// It cannot be made.
     Failed(Error),
@@ -71,6 +72,9 @@ struct Inner {
     /// The open blocks. The front one has the number `delivered`.
     blocks: VecDeque<QueuedBlock>,
     tasks: VecDeque<Task>,
+    /// The tasks of reading chunks that later blocks need, and the number of threads that read one.
+    early: VecDeque<Task>,
+    reading_early: usize,
     delivered: u64,
     opened: u64,
     /// The block to open next, if it is laid out already, and the step that comes after it, with its batch if that is
@@ -110,6 +114,18 @@ impl Inner {
     fn block(&mut self, number: u64) -> Option<&mut QueuedBlock> {
         let place = usize::try_from(number.checked_sub(self.delivered)?).ok()?;
         self.blocks.get_mut(place)
+    }
+
+    /// Adds the tasks of reading the chunks that the block of `step` and later blocks need.
+    fn read_early(&mut self, job: &Job, step: u64) {
+        self.early.extend(job.read_early(self.opened, step));
+    }
+
+    /// The task of reading the next chunk early, if fewer than `threads` threads do so.
+    fn take_early(&mut self, threads: usize) -> Option<Task> {
+        let task = if self.reading_early < threads { self.early.pop_front() } else { None };
+        self.reading_early += usize::from(task.is_some());
+        task
     }
 
     /// Lays out the block to open next, if there is one and it is not laid out yet.
@@ -152,6 +168,8 @@ impl Queue {
         let inner = Inner {
             blocks: VecDeque::new(),
             tasks: VecDeque::new(),
+            early: VecDeque::new(),
+            reading_early: 0,
             delivered: 0,
             opened: 0,
             next: None,
@@ -196,7 +214,7 @@ impl Queue {
     /// wait.
     fn may_open(&self, inner: &Inner, next: &LaidOut) -> bool {
         let bytes = next.planned.layout.bytes;
-        if next.reads.is_some() {
+        if !matches!(next.filling, Filling::Forms) {
             return self.may_read(inner, inner.largest.max(bytes));
         }
         let most = match self.prefetch {
@@ -224,12 +242,15 @@ impl Queue {
     pub(super) fn take(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
         while !inner.stopped {
-            if let Some(task) = inner.tasks.pop_front() {
+            // One thread at least fills blocks whose chunks are there.
+            let early = job.threads_that_read_early();
+            if let Some(task) = inner.tasks.pop_front().or_else(|| inner.take_early(early)) {
                 return Ok(Some(task));
             }
             inner = match self.reserve(&mut inner, job)? {
                 Some(planned) => self.open(inner, job, planned)?,
                 None if !inner.tasks.is_empty() => inner,
+                None if !inner.early.is_empty() => return Ok(inner.take_early(usize::MAX)),
                 None if inner.exhausted && !inner.is_reading() => break,
                 None => {
                     let begun = Instant::now();
@@ -292,13 +313,17 @@ impl Queue {
         match inner.next.take() {
             None => self.exhaust(inner),
             Some(NextBlock::LaidOut(mut next)) if self.may_open(inner, &next) => {
+                let step = inner.step;
                 (inner.step, inner.first) = (next.planned.layout.end, next.planned.layout.next.take());
                 inner.opening = true;
+                inner.read_early(job, step);
                 return Ok(Some(next));
             }
             Some(NextBlock::ToRead(to_read)) if self.may_read(inner, inner.largest) => {
-                inner.step = to_read.step + 1;
+                let step = to_read.step;
+                inner.step = step + 1;
                 self.admit_reading(inner, to_read);
+                inner.read_early(job, step);
             }
             waiting => inner.next = waiting,
         }
@@ -336,6 +361,7 @@ impl Queue {
     /// Notes that there are no more blocks to open, and wakes every thread that waits.
     fn exhaust(&self, inner: &mut Inner) {
         inner.exhausted = true;
+        inner.early.clear();
         self.notify(inner);
     }
 
@@ -402,6 +428,11 @@ impl Queue {
         self.notify(&inner);
     }
 
+    /// Counts one chunk as read early.
+    pub(super) fn finish_early(&self) {
+        self.lock().reading_early -= 1;
+    }
+
     /// Counts one piece of `block` as filled, its memory let go, and adds its `extras` to the block.
     pub(super) fn finish(&self, block: u64, part: Extras) {
         let mut inner = self.lock();
@@ -417,18 +448,18 @@ impl Queue {
         }
     }
 
-    /// Notes that a part of a block failed, at `member`. Of several failures the first in the batch counts.
-    pub(super) fn fail_part(&self, number: u64, member: usize, error: Error) {
+    /// Notes that a part of a block failed. Of several failures the first in the block counts.
+    pub(super) fn fail_part(&self, number: u64, failed: Failure) {
         let mut inner = self.lock();
         if let Some(QueuedBlock::Filling { left, failure, .. }) = inner.block(number) {
             *left -= 1;
-            if failure.as_ref().is_none_or(|(first, _)| member < *first) {
-                *failure = Some((member, error));
+            if failure.as_ref().is_none_or(|first| failed.is_before(first)) {
+                *failure = Some(failed);
             }
             self.notify(&inner);
         } else {
             drop(inner);
-            self.fail_block(number, error);
+            self.fail_block(number, failed.error);
         }
     }
 
@@ -463,22 +494,30 @@ impl Queue {
         }
     }
 
-    /// Takes the front block, which is ready. One that cannot be made stays there, and is an error each time.
+    /// Takes the front block, which is ready: of a block that failed, the batches before the failure. The failure then
+    /// stays there, and is an error each time.
     fn deliver(&self, inner: &mut Inner, buffers: &Arc<Buffers>) -> Result<Next> {
-        let (mut planned, whole, Extras { mut skipped, objects }) = match inner.blocks.pop_front() {
-            Some(QueuedBlock::Filling { planned, whole, extras, failure: None, .. }) => {
-                (planned, whole, extras)
+        let (mut planned, whole, Extras { mut skipped, objects }, failure) = match inner.blocks.pop_front() {
+            Some(QueuedBlock::Filling { planned, whole, extras, failure, .. }) => {
+                (planned, whole, extras, failure)
             }
-            Some(QueuedBlock::Filling { failure: Some((_, error)), .. } | QueuedBlock::Failed(error)) => {
+            Some(QueuedBlock::Failed(error)) => {
                 inner.blocks.push_front(QueuedBlock::Failed(error.clone()));
                 return Err(error);
             }
             _ => return Ok(Next::Pending),
         };
+        if let Some(Failure { step, error, .. }) = failure {
+            inner.blocks.push_front(QueuedBlock::Failed(error.clone()));
+            if !planned.end_before(step) {
+                return Err(error);
+            }
+        } else {
+            inner.delivered += 1;
+        }
         skipped.sort_unstable_by_key(|(member, _)| *member);
         planned.skipped.extend(skipped.into_iter().map(|(_, skipped)| skipped));
         planned.objects.extend(objects);
-        inner.delivered += 1;
         self.asked.store(false, Ordering::SeqCst);
         inner.bytes -= planned.layout.bytes;
         self.progress.meter.take(planned.layout.bytes);

@@ -35,11 +35,12 @@ fn fill_one(
         current.set(Some(block));
         match job.run(task, indices, queue.stop_sign()) {
             Ok(Done::Filled(extras)) => queue.finish(block, extras),
+            Ok(Done::Early) => queue.finish_early(),
             Ok(Done::Read(range, part)) => {
                 queue.finish_reading(block, range, part);
                 lay_out(job, queue, &current)?;
             }
-            Err((member, error)) => queue.fail_part(block, member, error),
+            Err(failure) => queue.fail_part(block, failure),
         }
         Ok(true)
     }));

@@ -162,18 +162,42 @@ impl ChunkWindow {
     /// # Panics
     /// Panics if one of the slots does not exist.
     pub fn chunks_of_slots(&self, slots: Range<u64>) -> Vec<u64> {
-        if slots.is_empty() {
-            return Vec::new();
-        }
-        assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end - 1, self.slots());
+        self.chunks_needed_by(slots).into_iter().map(|(chunk, _)| chunk).collect()
+    }
+
+    /// The chunks that some consecutive slots hold samples of, in the order in which they are opened, each with the last
+    /// slot that holds a sample of it.
+    ///
+    /// # Panics
+    /// Panics if one of the slots does not exist.
+    pub(crate) fn chunks_needed_by(&self, slots: Range<u64>) -> Vec<(u64, u64)> {
+        assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end, self.slots());
         let places = slots.start..(slots.end + self.open - 1).min(self.chunks.len());
-        let chunks = places.clone().zip(self.chunks_at(places));
+        if slots.is_empty() { Vec::new() } else { self.needs_of(places, &slots) }
+    }
+
+    /// The chunks that some consecutive slots hold samples of and slots before them do not, in the order in which they are
+    /// opened, each with the last slot that holds a sample of it.
+    ///
+    /// # Panics
+    /// Panics if one of the slots does not exist.
+    pub(crate) fn chunks_opened_by(&self, slots: Range<u64>) -> Vec<(u64, u64)> {
+        assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end, self.slots());
+        let first = if slots.start == 0 { 0 } else { slots.start + self.open - 1 };
+        let places = first..(slots.end + self.open - 1).min(self.chunks.len());
+        if slots.is_empty() { Vec::new() } else { self.needs_of(places, &slots) }
+    }
+
+    /// The chunks at some places that `slots` hold samples of, each with the last slot that holds a sample of it.
+    fn needs_of(&self, places: Range<u64>, slots: &Range<u64>) -> Vec<(u64, u64)> {
         let holds = |place: u64, chunk: u64| {
             let first = slots.start.max(place.saturating_sub(self.open - 1));
             let last = (slots.end - 1).min(place);
             self.rows(place, chunk, first).start < self.rows(place, chunk, last).end
         };
-        chunks.filter(|&(place, chunk)| holds(place, chunk)).map(|(_, chunk)| chunk).collect()
+        let chunks = places.clone().zip(self.chunks_at(places));
+        let held = chunks.filter(|&(place, chunk)| holds(place, chunk));
+        held.map(|(place, chunk)| (chunk, place.min(self.slots() - 1))).collect()
     }
 
     /// The sample at `position`.

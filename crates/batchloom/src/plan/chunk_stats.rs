@@ -41,11 +41,12 @@ impl Plan {
         })
     }
 
-    /// The most chunks that batches need at a time: a batch, and as many after it as are formed `ahead`; `None` if samples
-    /// are not read chunk by chunk. One pass over the slots of the window.
-    pub(crate) fn chunks_at_once(&self, ahead: u64) -> Option<u64> {
+    /// The most chunks that `blocks` consecutive blocks of batches need at a time, each a batch or several that need no
+    /// further chunk; `None` if samples are not read chunk by chunk. The first batch of a block may begin in the slot
+    /// before. One pass over the slots of the window.
+    pub(crate) fn chunks_at_once(&self, blocks: u64) -> Option<u64> {
         let window = self.epoch.draws.chunk_window()?;
-        let positions = self.epoch.positions_at_once(ahead);
+        let positions = self.epoch.positions_at_once(blocks);
         let (mut most, mut first) = (0, 0);
         for last in 0..window.slots() {
             while window.positions(last).start >= window.positions(first).end.saturating_add(positions) {
@@ -53,7 +54,7 @@ impl Plan {
             }
             most = most.max(last - first + 1);
         }
-        Some((window.open() + most).min(window.chunks().len()).max(1))
+        Some(window.open().saturating_add(most.max(blocks)).min(window.chunks().len()).max(1))
     }
 
     /// The number of chunks that a rank reads.
@@ -75,10 +76,10 @@ impl Plan {
 }
 
 impl Epoch {
-    /// The most positions that `ahead` batches after a batch span, with it: whole pools, if sizes decide.
-    fn positions_at_once(&self, ahead: u64) -> u64 {
+    /// The most positions that consecutive batches span: two pools, if sizes decide.
+    fn positions_at_once(&self, batches: u64) -> u64 {
         match self.uniform() {
-            Some(batch_size) => batch_size.saturating_mul(ahead.saturating_add(1)),
+            Some(batch_size) => batch_size.saturating_mul(batches),
             None => self.recipe.in_pool.saturating_mul(4),
         }
     }

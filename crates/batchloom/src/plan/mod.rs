@@ -8,6 +8,7 @@ mod banned;
 mod bans;
 mod builder;
 mod chunk_pools;
+mod chunk_reads;
 mod chunk_stats;
 mod conflicts;
 mod epoch;

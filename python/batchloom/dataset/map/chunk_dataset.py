@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import answer_unknown_keywords, choice, integer
+from batchloom.arguments import answer_unknown_keywords, byte_count, choice, integer
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.map_dataset import ON_ERROR
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
@@ -40,6 +40,8 @@ class ChunkCounts(NamedTuple):
     """The chunks that were read, each time that they were."""
     most_held: int
     """The most chunks that were held, or were being read, at once."""
+    most_bytes: int
+    """The most bytes of chunks that were held at once, as their arrays count them."""
 
 
 @answer_unknown_keywords
@@ -55,9 +57,9 @@ class ChunkDataset(Dataset[Any]):
     ``chunks_open`` chunks. Every sample comes once in an epoch, runs resume exactly, and each rank reads chunks of its
     own. Without ``shuffle``, chunks are read as stored.
 
-    Threads of the loader call ``read``, for several chunks at a time. The chunks that batches need are held:
-    ``chunks_open`` of them, those that the batches ahead reach, and one for each thread. The chunk that was used the
-    longest time ago leaves first.
+    Threads of the loader call ``read``, for several chunks at a time, in the order in which batches need them. The
+    chunks that batches need are held: ``chunks_open`` of them, three for the batches ahead, and one for each thread,
+    which is read early. Between epochs none is held.
 
     Args:
         sizes: The number of samples in each chunk.
@@ -68,12 +70,16 @@ class ChunkDataset(Dataset[Any]):
         lengths: The size of each sample, where samples differ in size: numbers to sort, count and budget by.
         columns: The names of the fields that are as long as the size of their sample; places, for samples that are
             tuples. ``None`` for all with at least one dimension.
-        chunks_open: The number of chunks whose samples are mixed at a time.
+        chunks_open: The number of chunks whose samples are mixed at a time; 16 unless ``memory`` decides it.
+        memory: The memory for chunks, in bytes or as a text such as ``"256MB"``, in place of ``chunks_open``: four
+            fifths of the chunks that it holds are mixed (all but four of a few), and the rest are for the batches
+            ahead. The largest chunk is read once to learn its bytes. Loaders of one dataset share it.
         on_error: ``"raise"`` makes a batch with samples of a chunk that cannot be read an error. ``"skip"`` puts zeros
             in their places, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere.
 
     Raises:
-        ArgumentError: ``read`` is no function, or an option is unknown.
+        ArgumentError: ``read`` is no function, an option is unknown, ``memory`` and ``chunks_open`` are both given, or
+            memory holds fewer than five chunks.
         DataError: Sizes are no numbers from 0 on, there is no sample, or lengths are not one for each sample.
     """
 
@@ -86,7 +92,8 @@ class ChunkDataset(Dataset[Any]):
         *,
         lengths: Any = None,
         columns: Sequence[str | int] | None = None,
-        chunks_open: int = 16,
+        chunks_open: int | None = None,
+        memory: int | str | None = None,
         on_error: str = "raise",
     ) -> None:
         if not callable(read):
@@ -94,7 +101,7 @@ class ChunkDataset(Dataset[Any]):
         columns = [columns] if isinstance(columns, str | int) else columns
         options = ReadOptions(None if columns is None else tuple(columns), choice("on_error", on_error, ON_ERROR))
         source = ChunkSource(numpy.array(check_chunks(sizes)), read)
-        self._samples = ChunkSamples(source, lengths, options, integer("chunks_open", chunks_open, least=1))
+        self._samples = ChunkSamples(source, lengths, options, window_size(chunks_open, memory))
 
     @property
     def chunks(self) -> Array:
@@ -120,6 +127,11 @@ class ChunkDataset(Dataset[Any]):
     def chunks_open(self) -> int:
         """The number of chunks whose samples are mixed at a time."""
         return self._samples.chunks_open
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory for chunks; ``None`` for as many as batches need."""
+        return self._samples.window.memory
 
     @property
     def on_error(self) -> str:
@@ -247,27 +259,63 @@ class ChunkReader:
         return structure, [field.sequences if isinstance(field, Variable) else field.tensor for field in ordered]
 
 
+class WindowSize(NamedTuple):
+    """The size of the window over chunks: one of the two."""
+
+    chunks_open: int | None
+    """The number of chunks whose samples are mixed at a time."""
+    memory: int | None
+    """The bytes of memory for chunks."""
+
+
+def window_size(chunks_open: int | None, memory: int | str | None) -> WindowSize:
+    """Return the size of the window over chunks that a user gave: 16 chunks by default.
+
+    Raises:
+        ArgumentError: Both are given, or one of them is no such number.
+    """
+    if memory is None:
+        return WindowSize(integer("chunks_open", 16 if chunks_open is None else chunks_open, least=1), None)
+    if chunks_open is not None:
+        raise ArgumentError(
+            f"memory is {memory!r} and chunks_open is {chunks_open}; expected one of them: memory decides how many "
+            "chunks are mixed"
+        )
+    return WindowSize(None, byte_count("memory", memory))
+
+
 class ChunkSamples(OnDemandSamples[ChunkSource]):
     """Samples that are read a chunk at a time.
 
     Attributes:
-        chunks_open: The number of chunks whose samples are mixed at a time.
+        window: The size of the window over chunks, as it was given.
     """
 
     def __init__(
-        self, source: ChunkSource, lengths: Any = None, options: ReadOptions | None = None, chunks_open: int = 16
+        self,
+        source: ChunkSource,
+        lengths: Any = None,
+        options: ReadOptions | None = None,
+        window: WindowSize | None = None,
     ) -> None:
         if not len(source):
             raise DataError("sizes hold no sample; expected at least one sample in a chunk")
         super().__init__(source, lengths, options)
-        self.chunks_open = chunks_open
+        self.window = window_size(None, None) if window is None else window
         self._chunks = ChunkReader(source)
         # Chunks that are held serve all loaders.
         self._whole = self._make_chunk_engine()
 
+    @property
+    def chunks_open(self) -> int:
+        """The number of chunks whose samples are mixed at a time."""
+        found = self._whole.chunks_open()
+        assert found is not None, "the window has a size"
+        return found
+
     @override
     def recipe(self) -> Recipe:
-        return ChunkSamples, (self.source, self.own_sizes, self.options, self.chunks_open)
+        return ChunkSamples, (self.source, self.own_sizes, self.options, self.window)
 
     @override
     def engine(self) -> _native.Dataset:
@@ -298,4 +346,4 @@ class ChunkSamples(OnDemandSamples[ChunkSource]):
         fields = None if self.options.columns is None else self._variable
         sizes = _native.borrow(self.source.sizes, "sizes")
         skips = self.options.on_error == "skip"
-        return _native.Dataset.in_chunks(self._chunks, sizes, lengths, fields, skips, self.chunks_open)
+        return _native.Dataset.in_chunks(self._chunks, sizes, lengths, fields, skips, *self.window)

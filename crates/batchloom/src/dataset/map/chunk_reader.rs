@@ -1,28 +1,26 @@
-//! `ChunkReader`: samples that are read a chunk at a time, and the store of the chunks that are held.
+//! `ChunkReader`: samples that are read a chunk at a time.
 //!
 //! Promises:
 //!
-//! - A chunk that is held is not read again, and a chunk that is being read is read once: threads that need it wait.
-//! - No more chunks are held or being read than the limit, which follows from the plan; the chunk that was used the
-//!   longest time ago leaves first.
+//! - Samples are copied straight from the chunk that holds them to their place in a batch.
 //! - The samples of a chunk that cannot be read are refused, each with the reason; the next request reads it again.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::in_chunks::ChunkCounts;
-use super::reading::{FilledPart, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop};
+use super::chunk_memory::{ChunkCounts, ChunkMemory};
+use super::chunk_store::{ChunkStore, Wait};
+use super::reading::{
+    ChunkHolder, FilledPart, Held, HeldLayout, ReadPart, ReadRequest, Reader, Refusal, SampleLayout,
+};
 use super::source::{SampleStructure, SourceError};
-use crate::collate::copy_rows;
-use crate::error::Cause;
+use crate::collate::{ChunkField, HeldChunk, HeldRows};
+use crate::error::{Cause, ReadError};
 use crate::order::Chunks;
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, ReadClock, process};
+use crate::sync::ReadClock;
 use crate::tensor::buffer::Region;
-use crate::tensor::{ChunkedTensor, Sequences};
-use crate::{DType, Result, Tensor, memory};
+use crate::{Result, Tensor};
 
 /// Samples that are read a chunk at a time: from files of chunks, a database, or a format of row groups.
 ///
@@ -64,74 +62,6 @@ pub struct ChunkSamples {
     shared: Option<SampleLayout>,
 }
 
-/// One field of the samples of a chunk.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum ChunkField {
-    /// A row for each sample.
-    Rows(ChunkedTensor),
-    /// An array for each sample, of any length.
-    Lists(Sequences),
-}
-
-impl<R: Into<ChunkedTensor>> From<R> for ChunkField {
-    fn from(rows: R) -> Self {
-        Self::Rows(rows.into())
-    }
-}
-
-impl ChunkField {
-    /// The number of samples, or `None` for a scalar.
-    fn len(&self) -> Option<usize> {
-        match self {
-            Self::Rows(rows) => rows.shape().first().copied(),
-            Self::Lists(lists) => Some(lists.len()),
-        }
-    }
-
-    fn values(&self) -> &ChunkedTensor {
-        match self {
-            Self::Rows(rows) => rows,
-            Self::Lists(lists) => lists.values(),
-        }
-    }
-
-    /// The type and the shape of a sample.
-    fn layout(&self, sample: usize) -> (DType, Vec<usize>) {
-        let inner = &self.values().shape()[1..];
-        let shape = match self {
-            Self::Rows(_) => inner.to_vec(),
-            Self::Lists(lists) => {
-                let extents = lists.extents(sample).iter().map(|&extent| index(extent.into()));
-                extents.chain(inner.iter().copied()).collect()
-            }
-        };
-        (self.values().dtype(), shape)
-    }
-
-    /// Writes a sample into its slot, which is as large.
-    fn write(&self, sample: usize, slot: &mut [u8]) {
-        let rows = match self {
-            Self::Rows(_) => sample..sample + 1,
-            Self::Lists(lists) => lists.rows_of(sample..sample + 1),
-        };
-        copy_rows(self.values(), rows.start, rows.len(), slot);
-    }
-
-    /// A copy of a sample: it does not keep the memory of the chunk.
-    ///
-    /// # Errors
-    /// [`Kind::Memory`](crate::Kind::Memory).
-    fn copy(&self, sample: usize) -> Result<Tensor> {
-        let (dtype, shape) = self.layout(sample);
-        let bytes = shape.iter().product::<usize>() * dtype.size();
-        let mut copy = memory::reserve(bytes)?;
-        copy.resize(bytes, 0);
-        self.write(sample, &mut copy);
-        Tensor::from_bytes(copy.into(), dtype, &shape)
-    }
-}
-
 impl ChunkSamples {
     /// Samples of named fields.
     pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, ChunkField)>) -> Self {
@@ -155,10 +85,28 @@ impl ChunkSamples {
         self.shared.as_ref().map_or_else(|| self.layout(sample) == *expected, |layout| layout == expected)
     }
 
+    /// Returns true if a sample has a layout, but for the first extents of fields that vary.
+    fn fits(&self, sample: usize, expected: &HeldLayout) -> bool {
+        if self.shared.as_ref().is_some_and(|layout| *layout == expected.layout) {
+            return true;
+        }
+        let fields = self.fields.iter().zip(&expected.layout.fields).zip(&expected.variable);
+        self.structure == expected.layout.structure
+            && self.fields.len() == expected.layout.fields.len()
+            && fields
+                .into_iter()
+                .all(|((field, (dtype, shape)), &variable)| field.has_layout(sample, *dtype, shape, variable))
+    }
+
     /// The layout of a sample.
     fn layout(&self, sample: usize) -> SampleLayout {
         let fields = self.fields.iter().map(|field| field.layout(sample)).collect();
         SampleLayout { structure: self.structure.clone(), fields }
+    }
+
+    /// The number of bytes of all samples.
+    pub(super) fn bytes(&self) -> usize {
+        self.fields.iter().fold(0, |bytes: usize, field| bytes.saturating_add(field.bytes()))
     }
 
     /// Refuses a chunk whose fields hold another number of samples.
@@ -176,203 +124,73 @@ impl ChunkSamples {
     }
 }
 
-/// A chunk in the store.
-enum Slot {
-    /// Some thread reads it.
-    Reading,
-    /// It is held, and was used last at this time.
-    Held(Arc<ChunkSamples>, u64),
-}
-
-/// The chunks that are held.
-#[derive(Default)]
-struct Store {
-    slots: HashMap<u64, Slot>,
-    /// The number of times that a chunk was used.
-    time: u64,
-    /// The most chunks to hold.
-    limit: usize,
-    /// The number of chunks that were read, and the most that were held or being read at once.
-    counts: ChunkCounts,
+impl HeldChunk for ChunkSamples {
+    fn fields(&self) -> &[ChunkField] {
+        &self.fields
+    }
 }
 
 /// A reader of samples that reads whole chunks.
 pub(super) struct ChunkReader {
     source: Box<dyn ChunkSource>,
     chunks: Chunks,
-    held: Holding,
+    store: ChunkStore<ChunkSamples>,
 }
-
-/// The chunks that one process holds. A process that was forked has a store of its own: threads that held the lock of
-/// this one, or were reading a chunk, are not there.
-struct Holding {
-    process: u32,
-    store: Mutex<Store>,
-    changed: Condvar,
-    /// The number of threads that wait.
-    waiting: AtomicUsize,
-    /// The chunks of a process that was forked from this one.
-    forked: OnceLock<Box<Self>>,
-}
-
-impl Holding {
-    fn new() -> Self {
-        Self {
-            process: process::id(),
-            store: Mutex::new(Store { limit: 1, ..Store::default() }),
-            changed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
-            forked: OnceLock::new(),
-        }
-    }
-
-    /// The chunks that this process holds.
-    fn here(&self) -> &Self {
-        match self.process == process::id() {
-            true => self,
-            false => self.forked.get_or_init(|| Box::new(Self::new())).here(),
-        }
-    }
-
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the threads that wait for a chunk, or for room. One that begins to wait just now wakes by itself soon.
-    fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.changed.notify_all();
-        }
-    }
-}
-
-/// The end of a wait for a chunk.
-enum Awaited {
-    /// It is held.
-    Held(Arc<ChunkSamples>),
-    /// The thread is to read it.
-    Turn,
-    /// The iteration has stopped.
-    Stopped,
-}
-
-/// The time after which a thread that waits for a chunk looks whether the iteration has stopped.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 impl ChunkReader {
     pub(super) fn new(source: Box<dyn ChunkSource>, chunks: Chunks) -> Self {
-        Self { source, chunks, held: Holding::new() }
+        Self { source, chunks, store: ChunkStore::default() }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
     fn chunk(&self, chunk: u64, request: &ReadRequest<'_>) -> Option<Result<Arc<ChunkSamples>, Cause>> {
-        match self.await_chunk(chunk, request.stop) {
-            Awaited::Held(samples) => return Some(Ok(samples)),
-            Awaited::Stopped => return None,
-            Awaited::Turn => {}
+        match self.store.wait_for(chunk, request.stop) {
+            Wait::Held(samples) => Some(Ok(samples)),
+            Wait::Stopped => None,
+            Wait::Turn => Some(self.read_chunk(chunk, request.clock)),
         }
-        // If reading panics, the chunk is not left as one that some thread reads.
-        let held = self.held.here();
-        let turn = Turn { held, chunk };
-        let range = self.chunks.range(chunk);
-        let read = self.source.read(chunk, request.clock).and_then(|samples| {
-            samples.require_samples(chunk, range.end - range.start)?;
-            Ok(Arc::new(samples))
-        });
-        if let Ok(samples) = &read {
-            let mut store = held.store();
-            store.time += 1;
-            store.counts.read += 1;
-            let time = store.time;
-            store.slots.insert(chunk, Slot::Held(Arc::clone(samples), time));
-        }
-        drop(turn);
-        Some(read.map_err(Cause::from))
     }
 
-    /// Waits until a chunk is held, until this thread is to read it, or until the iteration has stopped.
-    fn await_chunk(&self, chunk: u64, stop: &Stop) -> Awaited {
-        // Chunks may lie in memory of a front end, which has locks of its own: they leave when no lock is held here.
-        let (mut left, here) = (Vec::new(), self.held.here());
-        let mut store = here.store();
-        loop {
-            if stop.is_set() {
-                return Awaited::Stopped;
-            }
-            store.time += 1;
-            let time = store.time;
-            if let Some(Slot::Held(samples, used)) = store.slots.get_mut(&chunk) {
-                *used = time;
-                return Awaited::Held(Arc::clone(samples));
-            }
-            if !store.slots.contains_key(&chunk) && store.make_room(&mut left) {
-                store.slots.insert(chunk, Slot::Reading);
-                let held = store.slots.len() as u64;
-                store.counts.most_held = store.counts.most_held.max(held);
-                return Awaited::Turn;
-            }
-            here.waiting.fetch_add(1, Ordering::SeqCst);
-            let waited = here.changed.wait_timeout(store, PATIENCE);
-            store = waited.unwrap_or_else(PoisonError::into_inner).0;
-            here.waiting.fetch_sub(1, Ordering::SeqCst);
-        }
+    /// Reads a chunk whose turn this thread has.
+    fn read_chunk(&self, chunk: u64, clock: &ReadClock) -> Result<Arc<ChunkSamples>, Cause> {
+        // If reading panics, the chunk is not left as one that some thread reads.
+        let turn = self.store.turn(chunk);
+        let range = self.chunks.range(chunk);
+        let samples = self.source.read(chunk, clock)?;
+        samples.require_samples(chunk, range.end - range.start)?;
+        let bytes = samples.bytes();
+        Ok(turn.hold(samples, bytes))
+    }
+
+    /// The chunk of a sample, and its row there.
+    fn locate(&self, sample: u64) -> (u64, usize) {
+        let chunk = self.chunks.chunk_of(sample);
+        (chunk, index(sample - self.chunks.range(chunk).start))
     }
 
     /// Calls `each` with each chunk that some samples are of, and the places of these samples in the request with their
-    /// rows in the chunk. Returns false if the iteration has stopped.
+    /// rows in the chunk. Returns false if the iteration has stopped. One chunk is in use at a time.
     fn visit(
         &self,
         request: &ReadRequest<'_>,
         mut each: impl FnMut(Result<&ChunkSamples, &Cause>, &[(usize, usize)]) -> Result<()>,
     ) -> Result<bool> {
-        let locate = |(place, &sample): (usize, &u64)| {
-            let chunk = self.chunks.chunk_of(sample);
-            (chunk, place, index(sample - self.chunks.range(chunk).start))
-        };
-        let mut located: Vec<_> = request.samples.iter().enumerate().map(locate).collect();
+        let located = request.samples.iter().enumerate().map(|(place, &sample)| {
+            let (chunk, row) = self.locate(sample);
+            (chunk, place, row)
+        });
+        let mut located: Vec<_> = located.collect();
         located.sort_unstable();
+        let _in_use = self.store.enter();
         for run in located.chunk_by(|one, other| one.0 == other.0) {
             let Some(read) = self.chunk(run[0].0, request) else { return Ok(false) };
             let rows: Vec<_> = run.iter().map(|&(_, place, row)| (place, row)).collect();
             each(read.as_deref(), &rows)?;
             // A thread that waits for room may have it once this chunk is not in use.
             drop(read);
-            self.held.here().wake();
+            self.store.wake();
         }
         Ok(true)
-    }
-}
-
-/// The turn of a thread to read a chunk.
-struct Turn<'a> {
-    held: &'a Holding,
-    chunk: u64,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut store = self.held.store();
-        if matches!(store.slots.get(&self.chunk), Some(Slot::Reading)) {
-            store.slots.remove(&self.chunk);
-        }
-        drop(store);
-        self.held.wake();
-    }
-}
-
-impl Store {
-    /// Makes room for one chunk: the chunk that was used the longest time ago goes to `left`. False if all that are held
-    /// are in use.
-    fn make_room(&mut self, left: &mut Vec<Slot>) -> bool {
-        while self.slots.len() >= self.limit.max(1) {
-            let unused = self.slots.iter().filter_map(|(&chunk, slot)| match slot {
-                Slot::Held(samples, used) if Arc::strong_count(samples) == 1 => Some((*used, chunk)),
-                Slot::Held(..) | Slot::Reading => None,
-            });
-            let Some((_, chunk)) = unused.min() else { return false };
-            left.extend(self.slots.remove(&chunk));
-        }
-        true
     }
 }
 
@@ -385,7 +203,7 @@ impl Reader for ChunkReader {
                 outcomes[place] = Some(match chunk {
                     Ok(chunk) => {
                         fields[place] =
-                            chunk.fields.iter().map(|field| field.copy(row)).collect::<Result<_>>()?;
+                            chunk.fields.iter().map(|field| field.to_tensor(row)).collect::<Result<_>>()?;
                         Ok(chunk.layout(row))
                     }
                     Err(cause) => Err(cause.clone()),
@@ -409,14 +227,13 @@ impl Reader for ChunkReader {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(cause) => {
-                    rows.iter()
-                        .for_each(|&(place, _)| outcomes[place] = Some(Err(Refusal::Failed(cause.clone()))));
+                    let failed = || Some(Err(Refusal::Failed(cause.clone())));
+                    rows.iter().for_each(|&(place, _)| outcomes[place] = failed());
                     return Ok(());
                 }
             };
-            let all_fit = chunk.shared.as_ref().is_some_and(|layout| layout == expected);
             for &(place, row) in rows {
-                if !all_fit && !chunk.has_layout(row, expected) {
+                if !chunk.has_layout(row, expected) {
                     outcomes[place] = Some(Err(Refusal::Differs(chunk.layout(row))));
                     continue;
                 }
@@ -424,24 +241,88 @@ impl Reader for ChunkReader {
                     chunk.fields.iter().zip(slots.iter_mut()).zip(&expected.fields)
                 {
                     let bytes = shape.iter().product::<usize>() * dtype.size();
-                    field.write(row, &mut slots[place * bytes..(place + 1) * bytes]);
+                    field.copy(row, &mut slots[place * bytes..(place + 1) * bytes]);
                 }
                 outcomes[place] = Some(Ok(()));
             }
             Ok(())
         })?;
+        // Of an iteration that has stopped, no sample is used.
         let outcomes = if is_whole { outcomes.into_iter().flatten().collect() } else { Vec::new() };
         Ok(FilledPart { outcomes, objects: None })
     }
 
-    fn hold_chunks(&self, most: usize) {
-        let held = self.held.here();
-        held.store().limit = most;
-        held.wake();
+    fn chunk_holder(&self) -> Option<&dyn ChunkHolder> {
+        Some(self)
+    }
+
+    fn measure_chunk(&self, chunk: u64) -> Result<u64> {
+        let range = self.chunks.range(chunk);
+        let read = self.source.read(chunk, &ReadClock::default()).and_then(|samples| {
+            samples.require_samples(chunk, range.end - range.start)?;
+            Ok(samples.bytes() as u64)
+        });
+        let failed = |cause| ReadError::Failed { sample: range.start, cause: Cause::from(cause) };
+        Ok(read.map_err(failed)?)
+    }
+
+    fn limit_memory(&self, bytes: u64, largest: u64) {
+        self.store.limit_memory(ChunkMemory { bytes, largest });
+    }
+
+    fn begin_iteration(&self, most: usize) -> u64 {
+        self.store.begin_iteration(most)
+    }
+
+    fn end_iteration(&self, iteration: u64) {
+        self.store.end_iteration(iteration);
+    }
+
+    fn note_chunks(&self, iteration: u64, slot: u64, chunks: &[(u64, u64)]) {
+        self.store.note(iteration, slot, chunks);
+    }
+
+    fn read_early(&self, chunk: u64, clock: &ReadClock) {
+        if self.store.take_early(chunk) {
+            // A chunk that cannot be read is read again by the thread that needs it, and is an error there.
+            drop(self.read_chunk(chunk, clock));
+        }
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
-        Some(self.held.here().store().counts)
+        Some(self.store.counts())
+    }
+}
+
+impl ChunkHolder for ChunkReader {
+    fn hold_rows(
+        &self,
+        request: &ReadRequest<'_>,
+        expected: &HeldLayout,
+    ) -> Option<Result<HeldRows, (usize, Refusal)>> {
+        let in_use = self.store.enter();
+        let (mut chunks, mut places) = (Vec::<Arc<ChunkSamples>>::new(), HashMap::new());
+        let mut rows = Vec::with_capacity(request.samples.len());
+        for (place, &sample) in request.samples.iter().enumerate() {
+            let (chunk, row) = self.locate(sample);
+            let held = match places.get(&chunk) {
+                Some(&held) => held,
+                None => {
+                    match self.chunk(chunk, request)? {
+                        Ok(samples) => chunks.push(samples),
+                        Err(cause) => return Some(Err((place, Refusal::Failed(cause)))),
+                    }
+                    places.insert(chunk, chunks.len() - 1);
+                    chunks.len() - 1
+                }
+            };
+            if !chunks[held].fits(row, expected) {
+                return Some(Err((place, Refusal::Differs(chunks[held].layout(row)))));
+            }
+            rows.push((held, row));
+        }
+        let chunks = chunks.into_iter().map(|samples| samples as Arc<dyn HeldChunk>).collect();
+        Some(Ok(HeldRows::new(chunks, rows, in_use)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Causes of errors about the options of samples that are made on demand. What is wrong with a sample is a
 //! [`ReadError`](crate::error::ReadError).
 
+use super::chunk_memory::LEAST_CHUNKS;
 use crate::error::causes;
 
 causes! {
@@ -21,5 +22,12 @@ causes! {
              in the order in which they are stored: sort the numbers"
         )]
         ChunkOrder { sample: u64, before: u64 } is Argument,
+        #[error(
+            "memory is {bytes} bytes, and a chunk takes up to {largest}; expected memory for at least {} chunks, which is \
+             {} bytes, or smaller chunks",
+            LEAST_CHUNKS,
+            LEAST_CHUNKS.saturating_mul(*largest)
+        )]
+        ChunkMemory { bytes: u64, largest: u64 } is Argument of "memory",
     }
 }

@@ -1,6 +1,8 @@
-//! `InChunks`: the chunks that samples are read in, as a plan has to know them, and the counts of those that were read.
+//! `InChunks`: the chunks that samples are read in, as a plan has to know them, and how many of them are mixed.
 
+use super::chunk_memory::ChunkMemory;
 use super::error::MapCause;
+use super::reading::Reader;
 use crate::Result;
 use crate::dataset::Selection;
 use crate::order::Chunks;
@@ -11,9 +13,33 @@ pub(crate) struct InChunks {
     pub(crate) chunks: Chunks,
     /// The number of chunks that are mixed at a time; `None` for the default of plans.
     pub(crate) open: Option<u64>,
+    /// The memory for chunks; `None` for as much as batches need.
+    pub(crate) memory: Option<ChunkMemory>,
 }
 
 impl InChunks {
+    /// The same chunks, which take at most `bytes` bytes of memory at a time. `reader` reads the largest one, by the sizes
+    /// of its samples.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than [`LEAST_CHUNKS`] chunks; and the error of
+    /// the chunk.
+    pub(super) fn with_memory(self, bytes: u64, sizes: Option<&[u32]>, reader: &dyn Reader) -> Result<Self> {
+        let index = |sample: u64| usize::try_from(sample).unwrap_or(usize::MAX);
+        let size = |chunk: &u64| {
+            let range = self.chunks.range(*chunk);
+            let of_all = sizes.and_then(|sizes| sizes.get(index(range.start)..index(range.end)));
+            let total = of_all.map(|sizes| sizes.iter().map(|&size| u64::from(size)).sum::<u64>());
+            (total.unwrap_or(range.end - range.start), range.end - range.start)
+        };
+        let largest = (0..self.chunks.len()).max_by_key(size);
+        let largest = largest.map_or(Ok(1), |chunk| reader.measure_chunk(chunk))?.max(1);
+        let memory = ChunkMemory { bytes, largest };
+        let open = memory.chunks_open().ok_or(MapCause::ChunkMemory { bytes, largest })?;
+        reader.limit_memory(bytes, largest);
+        Ok(Self { open: Some(open), memory: Some(memory), ..self })
+    }
+
     /// The chunks of selected samples, in the order in which they are stored.
     ///
     /// # Errors
@@ -29,16 +55,6 @@ impl InChunks {
                 sizes[usize::try_from(self.chunks.chunk_of(sample)).unwrap_or(0)] += 1;
             }
         }
-        Ok(Self { chunks: Chunks::new(sizes), open: self.open })
+        Ok(Self { chunks: Chunks::new(sizes), ..self.clone() })
     }
-}
-
-/// The counts of a store of chunks so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ChunkCounts {
-    /// The chunks that were read, each time that they were.
-    pub read: u64,
-    /// The most chunks that were held, or were being read, at once.
-    pub most_held: u64,
 }

@@ -4,7 +4,9 @@
 //! before anything is read. A block is one batch. Its samples are read first, by all threads; only then are its fields
 //! known, and the block is laid out like any other.
 
+mod chunk_memory;
 mod chunk_reader;
+mod chunk_store;
 mod error;
 pub(super) mod in_chunks;
 pub(super) mod reading;
@@ -14,16 +16,19 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crate::collate::{ChunkField, HeldRows};
 pub use crate::sync::ReadClock;
+pub use chunk_memory::ChunkCounts;
+pub(crate) use chunk_memory::ChunkMemory;
 use chunk_reader::ChunkReader;
-pub use chunk_reader::{ChunkField, ChunkSamples, ChunkSource};
-pub use in_chunks::ChunkCounts;
+pub use chunk_reader::{ChunkSamples, ChunkSource};
 pub(crate) use in_chunks::InChunks;
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
 pub use reading::{
-    FilledPart, Held, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop,
+    ChunkHolder, FilledPart, Held, HeldLayout, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal,
+    SampleLayout, Skipped, Stop,
 };
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
@@ -33,8 +38,8 @@ use super::selection::Selection;
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
-    Boundaries, DirectSlots, Form, Lengths, Mask, Members, PadSlot, Positions, ReadField, ReadParts,
-    SampleIndex, Segments, Slot, SlotWriter, WholeField,
+    Boundaries, DirectSlots, Form, HeldLists, HeldStack, Lengths, Mask, Members, PadSlot, Positions,
+    ReadField, ReadParts, SampleIndex, Segments, Slot, SlotWriter, WholeField,
 };
 use crate::dataset::error::SelectionCause;
 use crate::error::ReadError;
@@ -83,6 +88,8 @@ pub struct MapDatasetBuilder {
     variable: Option<Vec<String>>,
     on_error: OnError,
     in_chunks: Option<InChunks>,
+    /// The bytes of memory for chunks.
+    memory: Option<u64>,
 }
 
 crate::brief::debug_in_brief!(MapDatasetBuilder, [reader, samples, variable, on_error], [sizes]);
@@ -107,13 +114,15 @@ impl MapDataset {
             variable: None,
             on_error: OnError::Raise,
             in_chunks: None,
+            memory: None,
         }
     }
 
     /// The options of a dataset of samples that are read a chunk at a time. Loaders mix samples in a window over
     /// [chunks](crate::plan::PlanBuilder::chunks), and hold the chunks that batches need.
     pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
-        let (samples, in_chunks) = (chunks.samples(), InChunks { chunks: chunks.clone(), open: None });
+        let (samples, in_chunks) =
+            (chunks.samples(), InChunks { chunks: chunks.clone(), open: None, memory: None });
         let reader = ChunkReader::new(Box::new(source), chunks);
         MapDatasetBuilder { in_chunks: Some(in_chunks), ..Self::with_reader(Arc::new(reader), samples) }
     }
@@ -169,16 +178,30 @@ impl MapDatasetBuilder {
         self
     }
 
+    /// Sets the bytes of memory for chunks, for samples that are read a chunk at a time, in place of
+    /// [`chunks_open`](Self::chunks_open): as many chunks are mixed as there is memory for, beside those that are read
+    /// early. The largest chunk is read once to learn its bytes.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
     /// Builds the dataset.
     ///
     /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than 5 chunks;
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
-        let Self { reader, samples, sizes, variable, on_error, in_chunks } = self;
+        let Self { reader, samples, sizes, variable, on_error, in_chunks, memory } = self;
         if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
             return Err(BatchingCause::SizesLength { found: count, samples }.into());
         }
+        let in_chunks = match (in_chunks, memory) {
+            (Some(chunks), Some(bytes)) => Some(chunks.with_memory(bytes, sizes.as_deref(), &*reader)?),
+            (in_chunks, _) => in_chunks,
+        };
         let (sizes, selection) = (sizes.map(Sizes::new), None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, in_chunks, selection })
     }
@@ -296,6 +319,9 @@ impl Kind for MapDataset {
         if self.reader.makes_batches() {
             return Ok(None);
         }
+        if self.reader.chunk_holder().is_some() && options.slots.is_empty() && !self.skips() {
+            return self.collate_held(rule, options, expected).map(Some);
+        }
         let mut fields: Vec<(String, Arc<dyn Form>)> = Vec::new();
         let mut as_read = true;
         for (name, (dtype, shape)) in expected.structure.names.iter().zip(&expected.fields) {
@@ -322,11 +348,53 @@ impl Kind for MapDataset {
         // The types of fields are those in batches.
         let options = CollateOptions { fields: Vec::new(), ..options.clone() };
         let collated = Collated { collation, options, marks, skipped: Vec::new(), first: None };
-        Ok(Some(CollatedAhead { collated, as_read }))
+        Ok(Some(CollatedAhead { collated, as_read, held: None }))
     }
 
     fn skips(&self) -> bool {
         self.on_error == OnError::Skip
+    }
+}
+
+impl MapDataset {
+    /// The fields of batches of samples that are copied from the chunks that hold them.
+    ///
+    /// # Errors
+    /// As [`ReadBatch::collate`].
+    fn collate_held(
+        &self,
+        rule: &Rule,
+        options: &CollateOptions,
+        expected: &SampleLayout,
+    ) -> Result<CollatedAhead> {
+        let names = &expected.structure.names;
+        let dtypes: Vec<_> = expected.fields.iter().map(|(dtype, _)| *dtype).collect();
+        let options = options.with_types(names, &dtypes)?;
+        let (mut fields, mut variable) = (Vec::<(String, Arc<dyn Form>)>::new(), Vec::new());
+        for (field, (name, (dtype, shape))) in names.iter().zip(&expected.fields).enumerate() {
+            let (dtype, is_variable) = (*dtype, self.is_variable(&options, name, shape));
+            let form: Arc<dyn Form> = match is_variable {
+                false => Arc::new(HeldStack { field, dtype, shape: shape.clone() }),
+                true => Arc::new(HeldLists {
+                    field,
+                    dtype,
+                    inner: shape[1..].to_vec(),
+                    concatenates: rule.packs(),
+                    side: options.pad_side,
+                    value: options.slot_padding(name, &Slot::Pad(PadSlot::default()), dtype)?,
+                }),
+            };
+            fields.push((name.clone(), form));
+            variable.push(is_variable);
+        }
+        let own = fields.len();
+        let described = describing_fields(self, rule, &options, variable.contains(&true));
+        check_own_names(&fields, &described)?;
+        fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
+        let ragged = self.collation(rule, &options, (0, 0))?.ragged;
+        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
+        let collated = Collated { collation, options, marks: None, skipped: Vec::new(), first: None };
+        Ok(CollatedAhead { collated, as_read: false, held: Some(variable) })
     }
 }
 

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::in_chunks::ChunkCounts;
+use super::chunk_memory::ChunkCounts;
 use super::source::{Sample, SampleStructure, Source, generator};
-use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
+use crate::collate::{HeldRows, ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
 use crate::error::{Cause, ReadError};
 use crate::sync::ReadClock;
@@ -207,8 +207,36 @@ pub trait Reader: Debug + Send + Sync {
         false
     }
 
-    /// Sets the most chunks to hold at a time, for readers of whole chunks.
-    fn hold_chunks(&self, _most: usize) {}
+    /// The same reader, if it holds chunks of samples.
+    fn chunk_holder(&self) -> Option<&dyn ChunkHolder> {
+        None
+    }
+
+    /// The bytes of a chunk, which is read for it, for readers of whole chunks.
+    ///
+    /// # Errors
+    /// The error of its first sample, if it cannot be read.
+    fn measure_chunk(&self, _chunk: u64) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Sets the bytes of memory for chunks, of which the largest has `largest` bytes, for readers of whole chunks.
+    fn limit_memory(&self, _bytes: u64, _largest: u64) {}
+
+    /// Begins an iteration that needs at most `most` chunks at a time, for readers of whole chunks, and returns its number.
+    fn begin_iteration(&self, _most: usize) -> u64 {
+        0
+    }
+
+    /// Ends an iteration: its chunks leave.
+    fn end_iteration(&self, _iteration: u64) {}
+
+    /// Notes the chunks that an iteration will need, each with the last slot of the window that needs it, and the slot at
+    /// which the iteration is.
+    fn note_chunks(&self, _iteration: u64, _slot: u64, _chunks: &[(u64, u64)]) {}
+
+    /// Reads a chunk that an iteration will need, unless some thread has read it since.
+    fn read_early(&self, _chunk: u64, _clock: &ReadClock) {}
 
     /// The counts of a reader of whole chunks so far.
     fn chunk_counts(&self) -> Option<ChunkCounts> {
@@ -247,6 +275,26 @@ pub trait Reader: Debug + Send + Sync {
         }
         Ok(FilledPart { outcomes, objects })
     }
+}
+
+/// The way to samples in chunks: they stay where they are until batches are filled, several at once.
+pub trait ChunkHolder: Reader {
+    /// Finds samples in their chunks, which are read where they are not held. The error is the place of the first sample
+    /// that is not there, or that has another layout, and the reason. `None` if the iteration was stopped.
+    fn hold_rows(
+        &self,
+        request: &ReadRequest<'_>,
+        expected: &HeldLayout,
+    ) -> Option<Result<HeldRows, (usize, Refusal)>>;
+}
+
+/// The layout of samples in chunks.
+#[derive(Debug, Clone)]
+pub struct HeldLayout {
+    /// The layout of each sample, but for the first extents of fields that vary.
+    pub(crate) layout: SampleLayout,
+    /// True for each field that is as long as the size of its sample.
+    pub(crate) variable: Vec<bool>,
 }
 
 /// The reason that a sample was not read into its slot.
@@ -350,8 +398,24 @@ impl Reader for Chosen {
         self.whole.makes_batches()
     }
 
-    fn hold_chunks(&self, most: usize) {
-        self.whole.hold_chunks(most);
+    fn chunk_holder(&self) -> Option<&dyn ChunkHolder> {
+        self.whole.chunk_holder().map(|_| self as &dyn ChunkHolder)
+    }
+
+    fn begin_iteration(&self, most: usize) -> u64 {
+        self.whole.begin_iteration(most)
+    }
+
+    fn end_iteration(&self, iteration: u64) {
+        self.whole.end_iteration(iteration);
+    }
+
+    fn note_chunks(&self, iteration: u64, slot: u64, chunks: &[(u64, u64)]) {
+        self.whole.note_chunks(iteration, slot, chunks);
+    }
+
+    fn read_early(&self, chunk: u64, clock: &ReadClock) {
+        self.whole.read_early(chunk, clock);
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
@@ -365,6 +429,17 @@ impl Reader for Chosen {
         slots: &mut Vec<Region>,
     ) -> Result<FilledPart> {
         self.ask_whole(request, |request| self.whole.read_into(request, expected, slots))
+    }
+}
+
+impl ChunkHolder for Chosen {
+    fn hold_rows(
+        &self,
+        request: &ReadRequest<'_>,
+        expected: &HeldLayout,
+    ) -> Option<Result<HeldRows, (usize, Refusal)>> {
+        let holder = self.whole.chunk_holder()?;
+        self.ask_whole(request, |request| holder.hold_rows(request, expected))
     }
 }
 

@@ -1,0 +1,39 @@
+//! `ChunkMemory`: the memory for chunks that are held, and `ChunkCounts`: how it was used.
+
+/// The memory for the chunks that are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkMemory {
+    /// The number of bytes for all chunks.
+    pub(super) bytes: u64,
+    /// The number of bytes of the largest chunk, at least 1.
+    pub(super) largest: u64,
+}
+
+impl ChunkMemory {
+    /// The number of chunks that it holds.
+    pub(crate) fn chunks(self) -> u64 {
+        self.bytes / self.largest
+    }
+
+    /// The number of chunks to mix: four fifths of those that it holds, so that the rest are read early. `None` if it
+    /// holds fewer than [`LEAST_CHUNKS`].
+    pub(super) fn chunks_open(self) -> Option<u64> {
+        let chunks = self.chunks();
+        (chunks >= LEAST_CHUNKS).then(|| chunks - (chunks / 5).max(LEAST_CHUNKS - 1))
+    }
+}
+
+/// The least number of chunks that memory holds: one to mix, and those that the blocks ahead need.
+pub(super) const LEAST_CHUNKS: u64 = 5;
+
+/// The counts of a store of chunks so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChunkCounts {
+    /// The chunks that were read, each time that they were.
+    pub read: u64,
+    /// The most chunks that were held, or were being read, at once.
+    pub most_held: u64,
+    /// The most bytes of chunks that were held at once, as arrays count them.
+    pub most_bytes: u64,
+}

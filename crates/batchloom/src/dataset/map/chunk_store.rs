@@ -1,0 +1,392 @@
+//! `ChunkStore`: the chunks that are held, and which thread reads the next one.
+//!
+//! Promises:
+//!
+//! - A chunk that is held is not read again, and a chunk that is being read is read once: threads that need it wait.
+//! - No more chunks are held or being read than the limits of all iterations together, which follow from their plans;
+//!   the chunk that iterations need for the shortest time leaves first, and all leave with the last iteration.
+//! - A chunk that an iteration will need is read by the first thread that gets to it, early or because it needs it.
+//! - No thread waits for ever: if all threads that use chunks wait for room, one of them gets it beyond the limit.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::chunk_memory::{ChunkCounts, ChunkMemory};
+use super::reading::Stop;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, process};
+
+/// The chunks that are held, each as a `T`.
+pub(super) struct ChunkStore<T>(Arc<Holding<T>>);
+
+/// The chunks that one process holds. A process that was forked has a store of its own: threads that held the lock of
+/// this one, or were reading a chunk, are not there.
+struct Holding<T> {
+    process: u32,
+    /// The memory for chunks, if it has a limit. It is read without a lock, which a fork may leave locked.
+    memory: OnceLock<ChunkMemory>,
+    slots: Mutex<Slots<T>>,
+    changed: Condvar,
+    /// The number of threads that wait.
+    waiting: AtomicUsize,
+    /// The chunks of a process that was forked from this one.
+    forked: OnceLock<Arc<Self>>,
+}
+
+/// The chunks in a store.
+struct Slots<T> {
+    slots: HashMap<u64, Slot<T>>,
+    /// The number of times that a chunk was used.
+    time: u64,
+    iterations: Vec<Iteration>,
+    /// The number of iterations so far.
+    begun: u64,
+    /// The number of threads that use chunks, and of those among them that wait for room.
+    busy: usize,
+    cramped: usize,
+    /// The number of bytes of the chunks that are held, and the memory for them, if it has a limit.
+    bytes: usize,
+    memory: Option<ChunkMemory>,
+    counts: ChunkCounts,
+}
+
+/// An iteration, and the chunks that it needs.
+struct Iteration {
+    number: u64,
+    /// The most chunks that it needs at a time.
+    most: usize,
+    /// The slot of the window at which it is.
+    slot: u64,
+    /// The last slot that needs each chunk, of those that it needs from this slot on.
+    needs: HashMap<u64, u64>,
+    /// The chunks that it will need, and that no thread has begun to read.
+    early: HashSet<u64>,
+}
+
+/// A chunk in the store.
+enum Slot<T> {
+    /// Some thread reads it.
+    Reading,
+    /// It is held, has a number of bytes, and was used last at a time.
+    Held { chunk: Arc<T>, bytes: usize, used: u64 },
+}
+
+/// The end of a wait for a chunk.
+pub(super) enum Wait<T> {
+    /// It is held.
+    Held(Arc<T>),
+    /// The thread is to read it.
+    Turn,
+    /// The iteration has stopped.
+    Stopped,
+}
+
+/// The number of slots that an iteration has left behind whose chunks it may still need.
+const KEPT: u64 = 64;
+
+/// The time after which a thread that waits for a chunk looks whether the iteration has stopped.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl<T> Default for ChunkStore<T> {
+    fn default() -> Self {
+        Self(Holding::new(None))
+    }
+}
+
+impl<T> ChunkStore<T> {
+    /// Waits until a chunk is held, until this thread is to read it, or until the iteration has stopped. The thread has
+    /// [entered](Self::enter) the store.
+    pub(super) fn wait_for(&self, chunk: u64, stop: &Stop) -> Wait<T> {
+        // Chunks may lie in memory of a front end, which has locks of its own: they leave when no lock is held here.
+        let mut left = Vec::new();
+        let here = self.here();
+        let mut slots = here.lock();
+        loop {
+            if stop.is_set() {
+                return Wait::Stopped;
+            }
+            slots.time += 1;
+            let time = slots.time;
+            if let Some(Slot::Held { chunk, used, .. }) = slots.slots.get_mut(&chunk) {
+                *used = time;
+                return Wait::Held(Arc::clone(chunk));
+            }
+            if slots.take_turn(chunk, true, &mut left) {
+                return Wait::Turn;
+            }
+            let needs_room = !slots.slots.contains_key(&chunk);
+            slots.cramped += usize::from(needs_room);
+            if needs_room && slots.is_stuck() {
+                slots.cramped -= 1;
+                slots.begin(chunk);
+                return Wait::Turn;
+            }
+            here.waiting.fetch_add(1, Ordering::SeqCst);
+            let waited = here.changed.wait_timeout(slots, PATIENCE);
+            slots = waited.unwrap_or_else(PoisonError::into_inner).0;
+            here.waiting.fetch_sub(1, Ordering::SeqCst);
+            slots.cramped -= usize::from(needs_room);
+        }
+    }
+
+    /// Notes that this thread uses chunks, until the guard is dropped.
+    pub(super) fn enter(&self) -> Entered<T> {
+        let here = Arc::clone(self.here());
+        here.lock().busy += 1;
+        Entered(here)
+    }
+
+    /// The turn of this thread to read a chunk. If it is dropped without one, the chunk is not there.
+    pub(super) fn turn(&self, chunk: u64) -> Turn<'_, T> {
+        Turn { held: self.here(), chunk }
+    }
+
+    /// Wakes the threads that wait for a chunk, or for room.
+    pub(super) fn wake(&self) {
+        self.here().wake();
+    }
+
+    /// Sets the memory for chunks, once.
+    pub(super) fn limit_memory(&self, memory: ChunkMemory) {
+        let here = self.here();
+        here.lock().memory = Some(*here.memory.get_or_init(|| memory));
+    }
+
+    /// Begins an iteration that needs at most `most` chunks at a time, and returns its number.
+    pub(super) fn begin_iteration(&self, most: usize) -> u64 {
+        let here = self.here();
+        let mut slots = here.lock();
+        slots.begun += 1;
+        let number = slots.begun;
+        let (needs, early) = (HashMap::new(), HashSet::new());
+        slots.iterations.push(Iteration { number, most, slot: 0, needs, early });
+        drop(slots);
+        here.wake();
+        number
+    }
+
+    /// Ends an iteration. With the last one, all chunks leave.
+    pub(super) fn end_iteration(&self, number: u64) {
+        let mut slots = self.here().lock();
+        slots.iterations.retain(|iteration| iteration.number != number);
+        let left = if slots.iterations.is_empty() { slots.leave() } else { Vec::new() };
+        drop(slots);
+        drop(left);
+    }
+
+    /// Notes the chunks that an iteration will need, each with the last slot that needs it, and the slot at which it is.
+    pub(super) fn note(&self, number: u64, slot: u64, chunks: &[(u64, u64)]) {
+        let mut slots = self.here().lock();
+        let Slots { slots, iterations, .. } = &mut *slots;
+        let Some(iteration) = iterations.iter_mut().find(|iteration| iteration.number == number) else {
+            return;
+        };
+        iteration.slot = slot;
+        // A block that was opened before may still need the slots before, which are few.
+        iteration.needs.retain(|_, last| last.saturating_add(KEPT) >= slot);
+        iteration.needs.extend(chunks.iter().copied());
+        let missing = chunks.iter().map(|(chunk, _)| *chunk).filter(|chunk| !slots.contains_key(chunk));
+        iteration.early.extend(missing);
+    }
+
+    /// Takes the turn to read a chunk that an iteration will need. Returns false if it was read since, or there is
+    /// no room for it.
+    pub(super) fn take_early(&self, chunk: u64) -> bool {
+        let mut left = Vec::new();
+        let mut slots = self.here().lock();
+        let has_turn = slots.is_early(chunk) && slots.take_turn(chunk, false, &mut left);
+        slots.forget_early(chunk);
+        drop(slots);
+        drop(left);
+        has_turn
+    }
+
+    /// The counts so far.
+    pub(super) fn counts(&self) -> ChunkCounts {
+        self.here().lock().counts
+    }
+
+    /// The chunks that this process holds.
+    fn here(&self) -> &Arc<Holding<T>> {
+        let mut here = &self.0;
+        while here.process != process::id() {
+            here = here.forked.get_or_init(|| Holding::new(here.memory.get().copied()));
+        }
+        here
+    }
+}
+
+impl<T> Holding<T> {
+    fn new(memory: Option<ChunkMemory>) -> Arc<Self> {
+        let slots = Slots {
+            slots: HashMap::new(),
+            time: 0,
+            iterations: Vec::new(),
+            begun: 0,
+            busy: 0,
+            cramped: 0,
+            bytes: 0,
+            memory,
+            counts: ChunkCounts::default(),
+        };
+        Arc::new(Self {
+            process: process::id(),
+            memory: memory.map_or_else(OnceLock::new, OnceLock::from),
+            slots: Mutex::new(slots),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            forked: OnceLock::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots<T>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait. One that begins to wait just now wakes by itself soon.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// The note that a thread uses chunks.
+pub(super) struct Entered<T>(Arc<Holding<T>>);
+
+impl<T> Drop for Entered<T> {
+    fn drop(&mut self) {
+        self.0.lock().busy -= 1;
+        self.0.wake();
+    }
+}
+
+/// The turn of a thread to read a chunk.
+pub(super) struct Turn<'a, T> {
+    held: &'a Holding<T>,
+    chunk: u64,
+}
+
+impl<T> Turn<'_, T> {
+    /// Holds the chunk, of `bytes` bytes, that was read.
+    pub(super) fn hold(self, chunk: T, bytes: usize) -> Arc<T> {
+        let chunk = Arc::new(chunk);
+        let mut slots = self.held.lock();
+        slots.time += 1;
+        slots.bytes = slots.bytes.saturating_add(bytes);
+        if let Some(memory) = &mut slots.memory {
+            memory.largest = memory.largest.max(bytes as u64);
+        }
+        slots.counts.read += 1;
+        slots.counts.most_bytes = slots.counts.most_bytes.max(slots.bytes as u64);
+        let used = slots.time;
+        slots.slots.insert(self.chunk, Slot::Held { chunk: Arc::clone(&chunk), bytes, used });
+        chunk
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        let mut slots = self.held.lock();
+        if matches!(slots.slots.get(&self.chunk), Some(Slot::Reading)) {
+            slots.slots.remove(&self.chunk);
+        }
+        drop(slots);
+        self.held.wake();
+    }
+}
+
+impl<T> Slots<T> {
+    /// Takes the turn to read a chunk, if it is not in the store and there is room for it. Chunks that iterations will
+    /// need leave for a chunk that is needed `now` alone.
+    fn take_turn(&mut self, chunk: u64, now: bool, left: &mut Vec<Slot<T>>) -> bool {
+        let has_turn = !self.slots.contains_key(&chunk) && self.make_room(now, left);
+        if has_turn {
+            self.begin(chunk);
+        }
+        has_turn
+    }
+
+    /// Notes that some thread reads a chunk.
+    fn begin(&mut self, chunk: u64) {
+        self.forget_early(chunk);
+        self.slots.insert(chunk, Slot::Reading);
+        self.counts.most_held = self.counts.most_held.max(self.slots.len() as u64);
+    }
+
+    /// Returns true if an iteration will need a chunk, and no thread has begun to read it.
+    fn is_early(&self, chunk: u64) -> bool {
+        self.iterations.iter().any(|iteration| iteration.early.contains(&chunk))
+    }
+
+    fn forget_early(&mut self, chunk: u64) {
+        for iteration in &mut self.iterations {
+            iteration.early.remove(&chunk);
+        }
+    }
+
+    /// The number of slots for which iterations will need a chunk, negative if none needs it.
+    fn remaining(&self, chunk: u64) -> i64 {
+        let each = self.iterations.iter().filter_map(|iteration| {
+            let last = iteration.needs.get(&chunk)?;
+            Some(
+                i64::try_from(last.abs_diff(iteration.slot)).unwrap_or(i64::MAX)
+                    * if *last < iteration.slot { -1 } else { 1 },
+            )
+        });
+        each.max().unwrap_or(i64::MIN)
+    }
+
+    /// Returns true if no thread that uses chunks goes on by itself: all wait for room, and none reads.
+    fn is_stuck(&self) -> bool {
+        self.cramped >= self.busy && !self.slots.values().any(|slot| matches!(slot, Slot::Reading))
+    }
+
+    /// Returns true if there is no room for one more chunk.
+    fn is_full(&self) -> bool {
+        let reading = self.slots.values().filter(|slot| matches!(slot, Slot::Reading)).count() as u64;
+        let exceeds = |memory: ChunkMemory| {
+            memory.largest.saturating_mul(reading + 1).saturating_add(self.bytes as u64) > memory.bytes
+        };
+        let limit =
+            self.iterations.iter().fold(0_usize, |limit, iteration| limit.saturating_add(iteration.most));
+        self.slots.len() >= limit.max(1) || (!self.slots.is_empty() && self.memory.is_some_and(exceeds))
+    }
+
+    /// Makes room for one chunk: the chunk that iterations need for the shortest time goes to `left`. Of several, that is
+    /// the one that was used the longest time ago. Returns false if all that are held are in use.
+    fn make_room(&mut self, now: bool, left: &mut Vec<Slot<T>>) -> bool {
+        while self.is_full() {
+            let unused = self.slots.iter().filter_map(|(&number, slot)| match slot {
+                Slot::Held { chunk, used, .. } if Arc::strong_count(chunk) == 1 => {
+                    Some((self.remaining(number), *used, number))
+                }
+                Slot::Held { .. } | Slot::Reading => None,
+            });
+            let leaving = unused.min().filter(|(remaining, ..)| now || *remaining < 0);
+            let Some((_, _, number)) = leaving else { return false };
+            left.extend(self.remove(number));
+        }
+        true
+    }
+
+    /// Takes out all chunks that no thread reads.
+    fn leave(&mut self) -> Vec<Slot<T>> {
+        let (reading, held) =
+            mem::take(&mut self.slots).into_iter().partition(|(_, slot)| matches!(slot, Slot::Reading));
+        self.slots = reading;
+        self.bytes = 0;
+        let held: HashMap<u64, Slot<T>> = held;
+        held.into_values().collect()
+    }
+
+    fn remove(&mut self, chunk: u64) -> Option<Slot<T>> {
+        let slot = self.slots.remove(&chunk)?;
+        if let Slot::Held { bytes, .. } = &slot {
+            self.bytes -= bytes;
+        }
+        Some(slot)
+    }
+}
