@@ -10,8 +10,8 @@ pub(crate) mod error;
 mod field_options;
 mod form;
 mod function_slot;
-#[cfg(feature = "image")]
 mod held;
+#[cfg(feature = "image")]
 mod image;
 mod index;
 mod labels;

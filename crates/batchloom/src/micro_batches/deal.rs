@@ -1,4 +1,4 @@
-//! Bins to ranks: which rank takes which bin, as which of its micro-batches.
+//! Bins to ranks: the bins that each rank takes, and their order as its micro-batches.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use super::units::Units;
 /// The micro-batches of all ranks at one index.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The class of all of them.
+    /// Their class.
     pub(super) class: usize,
     /// The units of each rank.
     pub(super) ranks: Vec<Vec<usize>>,
@@ -38,7 +38,7 @@ struct Dealt {
 }
 
 impl Work<'_> {
-    /// Gives the bins of all classes to ranks; `owned` if the bins of rank 0 come first, and so on.
+    /// Gives the bins of all classes to ranks; `owned` if they were filled rank by rank.
     pub(super) fn deal(&self, filled: Vec<Filled>, owned: bool) -> Vec<Slot> {
         match (self.sync, owned) {
             (SyncEvery::MicroBatch, false) => self.deal_side_by_side(filled),
@@ -54,7 +54,7 @@ impl Work<'_> {
         }
     }
 
-    /// The time that all micro-batches take: each index as long as its costliest, or ranks as long as the costliest one.
+    /// The time that all micro-batches take: the sum of the costliest at each index, or the costliest rank.
     pub(super) fn duration(&self, slots: &[Slot]) -> u64 {
         match self.sync {
             SyncEvery::MicroBatch => slots.iter().map(|slot| slot.cost(self.units)).sum(),
@@ -144,7 +144,7 @@ impl Work<'_> {
     }
 }
 
-/// Bins of which those of rank 0 come first in each class.
+/// Gives each rank the bins that were filled for it, where rank 0 has the first ones of each class.
 fn own(filled: Vec<Filled>, world: usize) -> Dealt {
     let mut dealt = Dealt { bins: Bins::default(), class: Vec::new(), ranks: vec![Vec::new(); world] };
     for (class, filled) in filled.into_iter().enumerate() {
