@@ -169,8 +169,8 @@ pub(crate) struct MicroBatchOptions {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) least: u32,
     /// The number of micro-batches of a rank: the latest samples are left if they do not fit
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) count: Option<u32>,
+    #[arg(long = "micro-batches", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) exactly: Option<u32>,
     /// The number that the micro-batches of a rank are a multiple of
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count_multiple_of: u32,

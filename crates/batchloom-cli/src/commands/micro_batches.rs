@@ -35,7 +35,7 @@ fn planner(options: &MicroBatchOptions) -> MicroBatchPlanner {
     if let Some(samples) = options.max_samples {
         planner = planner.max_samples(samples);
     }
-    if let Some(count) = options.count {
+    if let Some(count) = options.exactly {
         planner = planner.count(count);
     }
     planner
