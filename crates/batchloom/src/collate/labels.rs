@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use super::copy::copy_rows;
 use super::index::write;
-use super::stack::copy_rows;
 use super::{Form, Members, PadSide};
 use crate::tensor::Sequences;
 use crate::{DType, Result};

@@ -6,11 +6,13 @@
 mod by_source;
 mod cast;
 mod convert;
+mod copy;
 pub(crate) mod error;
 mod field_options;
 mod form;
 mod function_slot;
 mod held;
+mod held_forms;
 #[cfg(feature = "image")]
 mod image;
 mod index;
@@ -42,7 +44,8 @@ pub(crate) use field_options::FieldOptions;
 pub(crate) use form::{Form, Padding, RowSlots};
 pub use function_slot::{FillSlot, FunctionSlot, SlotError, SlotMut};
 pub use held::{ChunkField, HeldRows};
-pub(crate) use held::{HeldChunk, HeldLists, HeldMembers, HeldStack};
+pub(crate) use held::{HeldChunk, HeldMembers};
+pub(crate) use held_forms::{HeldLists, HeldStack};
 pub(crate) use index::{FILLER, Lengths, SampleIndex, SourceNumber, Weight};
 pub(crate) use labels::{IGNORED, Labels, is_integer};
 pub(crate) use members::Members;

@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 
+use super::copy::copy_rows;
 use super::index::write;
 use super::prefetch::prefetch_rows;
-use super::stack::{copy_rows, stack};
+use super::stack::stack;
 use super::{Form, Members, RowSlots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};

@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
+use super::copy::copy_rows;
 use super::members::number;
 use super::prefetch::prefetch_rows;
-use super::stack::{copy_rows, stack};
+use super::stack::stack;
 use super::{Form, Members, Padding, RowSlots};
 use crate::named::named;
 use crate::tensor::Sequences;

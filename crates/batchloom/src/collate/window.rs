@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::copy::copy_rows;
 use super::index::write;
 use super::pad::repeat;
 use super::prefetch::prefetch_rows;
-use super::stack::copy_rows;
 use super::{Form, Members, Padding, RowSlots, Stack, Taken};
 use crate::tensor::ChunkedTensor;
 use crate::{DType, Result};

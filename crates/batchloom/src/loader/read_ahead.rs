@@ -32,7 +32,7 @@ impl ReadAhead {
         // A part of the epoch that begins elsewhere shares no slot with the part before.
         let follows = self.asked.contains(&slots.start);
         let from = if follows { self.asked.end.min(slots.end) } else { slots.start };
-        let (slot, chunks) = (slots.start, plan.chunks_of_slots(from..slots.end, follows));
+        let (slot, chunks) = (slots.start, plan.chunks_opened_by(from..slots.end, follows));
         self.asked = slots;
         Ok(Some(NextChunks { slot, chunks }))
     }

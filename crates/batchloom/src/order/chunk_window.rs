@@ -140,6 +140,20 @@ impl ChunkWindow {
         self.starts[index(slot)]..self.starts[index(slot) + 1]
     }
 
+    /// The most slots that any `positions` consecutive positions lie in. One pass over the slots.
+    pub(crate) fn most_slots(&self, positions: u64) -> u64 {
+        let (mut most, mut first) = (1, 0);
+        for last in 0..self.slots() {
+            // From the last position of the first slot to the first position of the last one.
+            let reach = self.positions(last).start.saturating_add(1);
+            while first < last && self.positions(first).end.saturating_add(positions) <= reach {
+                first += 1;
+            }
+            most = most.max(last - first + 1);
+        }
+        most
+    }
+
     /// The slot that holds `position`.
     ///
     /// # Panics
@@ -162,42 +176,40 @@ impl ChunkWindow {
     /// # Panics
     /// Panics if one of the slots does not exist.
     pub fn chunks_of_slots(&self, slots: Range<u64>) -> Vec<u64> {
-        self.chunks_needed_by(slots).into_iter().map(|(chunk, _)| chunk).collect()
-    }
-
-    /// The chunks that some consecutive slots hold samples of, in the order in which they are opened, each with the last
-    /// slot that holds a sample of it.
-    ///
-    /// # Panics
-    /// Panics if one of the slots does not exist.
-    pub(crate) fn chunks_needed_by(&self, slots: Range<u64>) -> Vec<(u64, u64)> {
-        assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end, self.slots());
+        if slots.is_empty() {
+            return Vec::new();
+        }
+        assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end - 1, self.slots());
         let places = slots.start..(slots.end + self.open - 1).min(self.chunks.len());
-        if slots.is_empty() { Vec::new() } else { self.needs_of(places, &slots) }
+        let chunks = places.clone().zip(self.chunks_at(places));
+        chunks.filter(|&(place, chunk)| self.holds(place, chunk, &slots)).map(|(_, chunk)| chunk).collect()
     }
 
-    /// The chunks that some consecutive slots hold samples of and slots before them do not, in the order in which they are
-    /// opened, each with the last slot that holds a sample of it.
+    /// The chunks that `slots` open, in this order, each with the last slot that holds a sample of it; all chunks that are
+    /// open in them, but for those that slots before hold the last sample of, if the slots do not `follow` slots that
+    /// were looked at.
     ///
     /// # Panics
     /// Panics if one of the slots does not exist.
-    pub(crate) fn chunks_opened_by(&self, slots: Range<u64>) -> Vec<(u64, u64)> {
+    pub(crate) fn chunks_opened_by(&self, slots: Range<u64>, follow: bool) -> Vec<(u64, u64)> {
         assert!(slots.end <= self.slots(), "slot {} is not below {}", slots.end, self.slots());
-        let first = if slots.start == 0 { 0 } else { slots.start + self.open - 1 };
-        let places = first..(slots.end + self.open - 1).min(self.chunks.len());
-        if slots.is_empty() { Vec::new() } else { self.needs_of(places, &slots) }
+        let first = if follow && slots.start > 0 { slots.start + self.open - 1 } else { slots.start };
+        let places = first..(slots.end + self.open - 1).min(self.chunks.len()).max(first);
+        if slots.is_empty() {
+            return Vec::new();
+        }
+        // A small chunk may have its first sample in a later slot than the one that opens it.
+        let (last, from) = (self.slots() - 1, slots.start..self.slots());
+        let chunks = places.clone().zip(self.chunks_at(places));
+        let held = chunks.filter(|&(place, chunk)| self.holds(place, chunk, &from));
+        held.map(|(place, chunk)| (chunk, place.min(last))).collect()
     }
 
-    /// The chunks at some places that `slots` hold samples of, each with the last slot that holds a sample of it.
-    fn needs_of(&self, places: Range<u64>, slots: &Range<u64>) -> Vec<(u64, u64)> {
-        let holds = |place: u64, chunk: u64| {
-            let first = slots.start.max(place.saturating_sub(self.open - 1));
-            let last = (slots.end - 1).min(place);
-            self.rows(place, chunk, first).start < self.rows(place, chunk, last).end
-        };
-        let chunks = places.clone().zip(self.chunks_at(places));
-        let held = chunks.filter(|&(place, chunk)| holds(place, chunk));
-        held.map(|(place, chunk)| (chunk, place.min(self.slots() - 1))).collect()
+    /// Returns true if some of `slots` hold a sample of the chunk at `place`.
+    fn holds(&self, place: u64, chunk: u64, slots: &Range<u64>) -> bool {
+        let first = slots.start.max(place.saturating_sub(self.open - 1));
+        let last = (slots.end - 1).min(place);
+        first <= last && self.rows(place, chunk, first).start < self.rows(place, chunk, last).end
     }
 
     /// The sample at `position`.

@@ -48,13 +48,9 @@ impl Plan {
         Ok(Some(first..end.saturating_add(more).min(most)))
     }
 
-    /// The chunks that `slots` need, each with the last slot that needs it, in the order in which the slots need them: all
-    /// of them, or without those that slots before need too, if `slots` follow slots that were looked at.
-    pub(crate) fn chunks_of_slots(&self, slots: Range<u64>, follow: bool) -> Vec<(u64, u64)> {
-        let Some(window) = self.epoch.draws.chunk_window() else { return Vec::new() };
-        match follow {
-            true => window.chunks_opened_by(slots),
-            false => window.chunks_needed_by(slots),
-        }
+    /// The chunks that `slots` open, each with the last slot that needs it, in the order in which slots need them: with
+    /// those that are open already, unless the slots `follow` slots that were looked at.
+    pub(crate) fn chunks_opened_by(&self, slots: Range<u64>, follow: bool) -> Vec<(u64, u64)> {
+        self.epoch.draws.chunk_window().map_or_else(Vec::new, |window| window.chunks_opened_by(slots, follow))
     }
 }

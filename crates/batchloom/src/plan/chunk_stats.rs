@@ -42,19 +42,19 @@ impl Plan {
     }
 
     /// The most chunks that `blocks` consecutive blocks of batches need at a time, each a batch or several that need no
-    /// further chunk; `None` if samples are not read chunk by chunk. The first batch of a block may begin in the slot
-    /// before. One pass over the slots of the window.
+    /// further chunk; `None` if samples are not read chunk by chunk. One pass over the slots of the window.
     pub(crate) fn chunks_at_once(&self, blocks: u64) -> Option<u64> {
         let window = self.epoch.draws.chunk_window()?;
-        let positions = self.epoch.positions_at_once(blocks);
-        let (mut most, mut first) = (0, 0);
-        for last in 0..window.slots() {
-            while window.positions(last).start >= window.positions(first).end.saturating_add(positions) {
-                first += 1;
+        let slots = match self.epoch.uniform() {
+            // A block that begins in the last slot of the block before adds the other slots of its first batch.
+            Some(batch_size) => {
+                let more = window.most_slots(batch_size) - 1;
+                more.saturating_mul(blocks).saturating_add(1).max(blocks)
             }
-            most = most.max(last - first + 1);
-        }
-        Some(window.open().saturating_add(most.max(blocks)).min(window.chunks().len()).max(1))
+            // Sizes decide inside of pools, which hold fewer than twice as many samples: two of them.
+            None => window.most_slots(self.epoch.recipe.in_pool.saturating_mul(4)),
+        };
+        Some((window.open() - 1).saturating_add(slots).min(window.chunks().len()).max(1))
     }
 
     /// The number of chunks that a rank reads.
@@ -76,14 +76,6 @@ impl Plan {
 }
 
 impl Epoch {
-    /// The most positions that consecutive batches span: two pools, if sizes decide.
-    fn positions_at_once(&self, batches: u64) -> u64 {
-        match self.uniform() {
-            Some(batch_size) => batch_size.saturating_mul(batches),
-            None => self.recipe.in_pool.saturating_mul(4),
-        }
-    }
-
     /// The share of the pairs of samples in a batch that are of one chunk. `None` if there is no pair.
     fn pairs_of_one_chunk(&self, chunks: &Chunks) -> Option<f64> {
         let (mut pairs, mut same) = (0, 0);
