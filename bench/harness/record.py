@@ -21,7 +21,7 @@ BENCH = Path(__file__).parents[1]
 PACKAGES = (
     *("batchloom", "torch", "numpy", "batch-iter", "grain"),
     *("scipy", "pillow", "torchvision", "spdl-core"),
-    *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
+    *("transformers", "tokenizers", "trl", "verl", "datasets", "pyarrow", "lhotse", "numba"),
     *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
     *("neuralforecast", "darts", "pytorch-forecasting", "pandas"),
 )

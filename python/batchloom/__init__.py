@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from batchloom.batching.compare import Comparison as Comparison
     from batchloom.batching.compare import compare as compare
     from batchloom.batching.cost_model import CostModel as CostModel
+    from batchloom.batching.micro_batches import MicroBatches as MicroBatches
+    from batchloom.batching.micro_batches import microbatches as microbatches
     from batchloom.batching.rules import CostOptimal as CostOptimal
     from batchloom.batching.rules import FixedSize as FixedSize
     from batchloom.batching.rules import LengthBuckets as LengthBuckets
@@ -91,6 +93,10 @@ _NAMES = {
         "compare",
     ),
     "batchloom.batching.cost_model": ("CostModel",),
+    "batchloom.batching.micro_batches": (
+        "MicroBatches",
+        "microbatches",
+    ),
     "batchloom.batching.rules": (
         "CostOptimal",
         "FixedSize",

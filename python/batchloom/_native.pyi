@@ -48,6 +48,7 @@ __all__ = [
     "forked",
     "launched",
     "measure",
+    "micro_batches",
     "restore_order",
     "run_command",
     "sample_key",
@@ -79,6 +80,20 @@ def fit_cost(
 def forked() -> None: ...
 def launched() -> tuple[int, int] | None: ...
 def measure(samples: int, length: int, timed: Callable[[], float]) -> float: ...
+def micro_batches(
+    lengths: Tensor,
+    groups: Tensor | None,
+    classes: Tensor | None,
+    labels: Tensor | None,
+    world_size: int,
+    max_tokens: int,
+    cost: tuple[float, ...],
+    max_samples: int | None,
+    multiple_of: int,
+    counts: tuple[int, int | None, int],
+    equal_samples: bool,
+    names: tuple[str | None, str, str, str],
+) -> tuple[int, list[Tensor], Tensor, Tensor, tuple[Tensor | None, int | None, int], tuple[float, float]]: ...
 def restore_order(samples: Tensor, results: int) -> Tensor: ...
 def run_command(arguments: Sequence[str], open: Callable[..., Any]) -> int: ...
 def settle() -> None: ...

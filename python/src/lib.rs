@@ -1,7 +1,7 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
-//! `run`, `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
+//! `run`, `loader`, `micro_batches` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
 //! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
 
 mod arrow;
@@ -19,6 +19,7 @@ mod interpreter;
 mod labels;
 mod loader;
 mod memory;
+mod micro_batches;
 mod plan;
 mod plan_options;
 mod report;
@@ -71,6 +72,8 @@ mod _native {
     use crate::loader::{
         Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
     };
+    #[pymodule_export]
+    use crate::micro_batches::micro_batches;
     #[pymodule_export]
     use crate::plan::{Plan, launched, restore_order};
     #[pymodule_export]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use batchloom::batching::{CostModel, Rule};
+use batchloom::micro_batches::{MicroBatchOrder, OversizeSample, SyncEvery};
 use batchloom::ranks::Uneven;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -48,6 +49,13 @@ pub(crate) enum Command {
         source: LengthsSource,
         #[command(flatten)]
         rules: Rules,
+    },
+    /// Divide samples in hand among ranks and into micro-batches, balanced by cost
+    Microbatches {
+        #[command(flatten)]
+        source: LengthsSource,
+        #[command(flatten)]
+        options: Box<MicroBatchOptions>,
     },
     /// Plan an epoch by one rule: its costs, any step, the place of any sample
     Plan(Box<PlanArguments>),
@@ -136,6 +144,48 @@ pub(crate) struct Rules {
     /// by the time of an epoch
     #[arg(long, value_name = "FIXED,TOKEN,PAIR")]
     pub(crate) cost: Option<Cost>,
+}
+
+/// How samples in hand are divided.
+#[derive(Debug, Args)]
+pub(crate) struct MicroBatchOptions {
+    /// The number of ranks
+    #[arg(long, value_parser = clap::value_parser!(u32).range(RANKS))]
+    pub(crate) world_size: u32,
+    /// The most tokens in a micro-batch
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_tokens: u64,
+    /// The cost of a micro-batch, of a token and of a pair of tokens of a sample [default: attention costs as much as all
+    /// else at 24576 tokens]
+    #[arg(long, value_name = "FIXED,TOKEN,PAIR")]
+    pub(crate) cost: Option<Cost>,
+    /// The most samples in a micro-batch
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_samples: Option<u32>,
+    /// The number that lengths are rounded up to a multiple of
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) multiple_of: u32,
+    /// The least number of micro-batches of a rank
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) least: u32,
+    /// The number of micro-batches of a rank: the latest samples are left if they do not fit
+    #[arg(long = "micro-batches", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) exactly: Option<u32>,
+    /// The number that the micro-batches of a rank are a multiple of
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count_multiple_of: u32,
+    /// Give each rank as many samples
+    #[arg(long)]
+    pub(crate) equal_samples: bool,
+    /// The place where ranks wait for each other: micro_batch or update
+    #[arg(long, default_value = "micro_batch", value_parser = SyncEvery::from_str)]
+    pub(crate) sync: SyncEvery,
+    /// Treatment of a sample that exceeds a micro-batch: error, alone or drop
+    #[arg(long, default_value = "error", value_parser = OversizeSample::from_str)]
+    pub(crate) oversize: OversizeSample,
+    /// The order of micro-batches: largest_first or ends
+    #[arg(long, default_value = "largest_first", value_parser = MicroBatchOrder::from_str)]
+    pub(crate) order: MicroBatchOrder,
 }
 
 #[derive(Debug, Args)]

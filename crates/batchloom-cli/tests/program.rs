@@ -137,6 +137,12 @@ fn output_is_as_it_was() {
     insta::assert_snapshot!("plan", folder.said(plan));
     insta::assert_snapshot!("plan_step", folder.said(&format!("{plan} step 3")));
     insta::assert_snapshot!("plan_where", folder.said(&format!("{plan} where 17")));
+    let micro = "microbatches lengths.txt --world-size 4 --max-tokens 2048";
+    insta::assert_snapshot!("microbatches", folder.said(micro));
+    let options =
+        "--micro-batches 2 --sync update --equal-samples --order ends --cost 0,1,0.001 --multiple-of 8";
+    insta::assert_snapshot!("microbatches_count", folder.said(&format!("{micro} {options}")));
+    insta::assert_snapshot!("help_microbatches", folder.said("microbatches --help"));
     insta::assert_snapshot!("help", folder.said("--help"));
     insta::assert_snapshot!("help_compare", folder.said("compare --help"));
     insta::assert_snapshot!("help_plan", folder.said("plan --help"));

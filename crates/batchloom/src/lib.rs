@@ -13,6 +13,8 @@
 //!
 //! - [`Plan`] ([`order`], [`batching`], [`ranks`], [`plan`]): integers only, no data. Any step of any epoch in O(1)
 //!   time and memory; equal steps for every rank; exact resume with any number of ranks.
+//! - [`MicroBatchPlanner`](micro_batches::MicroBatchPlanner) ([`micro_batches`]): samples in hand, divided among ranks and
+//!   into micro-batches by the true cost.
 //! - [`Run`] ([`run`]): the place in a run, from epoch to epoch, and its state.
 //! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes and decides nothing. It has its own threads and
 //!   bounded memory, and recycles blocks when the last batch that views them is gone.
@@ -40,6 +42,7 @@ pub mod draws;
 pub mod error;
 pub mod loader;
 mod memory;
+pub mod micro_batches;
 mod named;
 pub mod order;
 pub mod plan;

@@ -11,13 +11,14 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// Each folder with the folders that it may use. Every file may use `error`, `brief`, `memory`, `named` and `sync`.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("order", &[]),
     ("draws", &["order"]),
     ("batching", &[]),
     ("ranks", &["order"]),
     ("plan", &["order", "draws", "batching", "ranks"]),
     ("run", &["plan", "batching"]),
+    ("micro_batches", &["batching"]),
     ("tensor", &[]),
     ("collate", &["tensor", "order"]),
     ("dataset", &["tensor", "batching", "order", "collate"]),

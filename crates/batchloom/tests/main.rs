@@ -35,6 +35,7 @@ mod lifetime;
 mod lists;
 mod map;
 mod messages;
+mod micro_batches;
 mod order;
 mod own_lengths;
 mod pad_to;

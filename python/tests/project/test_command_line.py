@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import batchloom as bl
 import numpy
 import pyarrow
 import pyarrow.feather
@@ -54,6 +55,16 @@ def test_columns_are_listed(folder: Path) -> None:
     assert [column["name"] for column in found["columns"]] == ["ids", "n", "text"]
 
 
+def test_micro_batches_are_those_of_the_function(folder: Path) -> None:
+    found = json.loads(run(folder, "microbatches lengths.npy --world-size 4 --max-tokens 300 --sync update --json")[0])
+    planned = bl.microbatches(LENGTHS, world_size=4, max_tokens=300, sync="update")
+    for name in ("count", "imbalance", "bound", "sequences"):
+        assert found[name] == getattr(planned, name)
+    for name in ("index", "offsets", "weight", "inverse", "left", "dropped"):
+        assert found[name] == getattr(planned, name).tolist()
+    assert found["tokens"] == planned.tokens.reshape(-1).tolist()
+
+
 def test_bad_data_is_one_line(folder: Path) -> None:
     for arguments, message in {
         "lengths rows.parquet --column id": 'has no column "id"; did you mean "ids"?',
@@ -62,6 +73,7 @@ def test_bad_data_is_one_line(folder: Path) -> None:
         "lengths fake.arrow": "fake.arrow: this is not an Arrow file",
         "lengths missing.parquet --column n": "missing.parquet",
         "compare lengths.npy --rule packing:4": "sample",
+        "microbatches lengths.npy --world-size 4 --max-tokens 40": "which exceeds max_tokens (40)",
     }.items():
         out, error = run(folder, arguments, 1)
         assert not out

@@ -4,6 +4,7 @@ mod compare;
 mod inspect;
 mod lengths;
 mod manual;
+mod micro_batches;
 mod plan;
 mod report;
 mod state;
@@ -19,6 +20,7 @@ pub(crate) fn run(command: Command, tables: &dyn Tables, output: &mut Output<'_>
         Command::Inspect { files } => inspect::run(&files, tables, output),
         Command::Lengths { source, output: file } => lengths::run(&source, file.as_deref(), tables, output),
         Command::Compare { source, rules } => compare::run(&source, &rules, tables, output),
+        Command::Microbatches { source, options } => micro_batches::run(&source, &options, tables, output),
         Command::Plan(arguments) => plan::run(*arguments, tables, output),
         Command::Report { source, rules, output: file } => {
             report::run(&source, &rules, &file, tables, output)

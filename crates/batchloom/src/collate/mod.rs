@@ -11,9 +11,9 @@ pub(crate) mod error;
 mod field_options;
 mod form;
 mod function_slot;
-#[cfg(feature = "image")]
 mod held;
 mod held_forms;
+#[cfg(feature = "image")]
 mod image;
 mod index;
 mod labels;
