@@ -94,7 +94,7 @@ proptest! {
     fn packs_are_balanced_by_the_model(sizes in sizes(), model in cost(), world_size in 1_u32..6, seed in any::<u64>()) {
         let rule = Packing::new(200).unwrap().pool(Pool::All).unwrap();
         let plan = planned(&sizes, world_size, seed).rule(rule);
-        let balanced = plan.clone().balance(true).cost(model).build().unwrap();
+        let balanced = plan.balance(true).cost(model).build().unwrap();
         let mut steps = costs(&model, &balanced, true);
         steps.retain(|step| step.len() == world_size as usize);
         let bounds = |step: &Vec<f64>| {

@@ -88,7 +88,7 @@ def check_plan(configuration, epoch, batches):
     order, sizes = batching.order(count, shuffle, options["seed"], epoch), configuration.sizes or [1] * count
     pools = batching.pools(rule, order, shuffle, drop_last, sizes)
     for pool, found in zip(pools, by_pool(batches, pools, options.get("balance")), strict=True):
-        check_pool(configuration.counting, pool, found, sizes, len(order) if shuffle else None)
+        check_pool(configuration, pool, found, sizes, len(order) if shuffle else None)
 
 
 def check_pieces(configuration, epoch, batches, times):
@@ -119,10 +119,12 @@ def by_pool(batches, pools, balanced):
     return found
 
 
-def check_pool(rule, pool, batches, sizes, together):
+def check_pool(configuration, pool, batches, sizes, together):
     """Check the batches of one pool, of which ``together`` samples are shuffled."""
+    rule = configuration.counting
     if isinstance(rule, bl.Packing):
-        if rule.max_samples is None:
+        # Packs that are balanced are filled in another way, such that they cost the same.
+        if rule.max_samples is None and not configuration.options.get("balance"):
             bins = batching.best_fit(rule, pool, sizes, together is not None)
             assert len(bins) == len(batches)
             if rule.oversize != "split":
