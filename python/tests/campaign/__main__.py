@@ -5,15 +5,16 @@ import sys
 import time
 import warnings
 
-from campaign import configurations, draws, faults, soak
+from campaign import chunks, configurations, draws, faults, soak
 from campaign.tally import FindingError, Tally, save
 
 # The parts, and the share of the time that each takes.
 PARTS = {
     "faults": (faults, 0.25),
     "configurations": (configurations, 0.3),
-    "draws": (draws, 0.15),
-    "soak": (soak, 0.3),
+    "draws": (draws, 0.1),
+    "chunks": (chunks, 0.1),
+    "soak": (soak, 0.25),
 }
 
 

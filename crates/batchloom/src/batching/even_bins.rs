@@ -133,8 +133,11 @@ impl Begun {
         let bin = chosen.map(|(mut first, bin)| {
             self.free[bin] -= size;
             self.held[bin] += 1;
-            self.squares[bin] += i64::from(size).pow(2);
-            first.0.0 = self.squares[bin] - small_squares * i64::from(self.capacity - self.free[bin]);
+            // Bins of more than 2^31 elements may have as many squares as can be counted: then they are alike.
+            let square = i64::from(size).saturating_mul(size.into());
+            self.squares[bin] = self.squares[bin].saturating_add(square);
+            let filled = small_squares.saturating_mul(i64::from(self.capacity - self.free[bin]));
+            first.0.0 = self.squares[bin].saturating_sub(filled);
             to_place(bin)
         });
         self.by_squares.extend(self.tried.drain(..));

@@ -33,7 +33,7 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, 
 use kind::Kind;
 pub(crate) use located::Located;
 pub(crate) use map::Banned;
-pub(crate) use map::{BatchRead, ChunkMemory, InChunks};
+pub(crate) use map::{BatchRead, InChunks};
 pub use map::{
     ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FilledPart, Held, HeldLayout, HeldRows,
     MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal,

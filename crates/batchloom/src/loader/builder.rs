@@ -343,7 +343,7 @@ impl LoaderBuilder {
             // A block that cannot be laid out is an error now, not in the first iteration.
             BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
         }
-        let epochs = Epochs {
+        Ok(Loader(Arc::new(Epochs {
             plan: options,
             fields: Arc::new(fields),
             index_table: self.index_table,
@@ -366,9 +366,7 @@ impl LoaderBuilder {
             prefetch: self.prefetch,
             block_bytes: self.block_bytes,
             probe: self.probe,
-        };
-        epochs.chunks_to_hold(&plan)?;
-        Ok(Loader(Arc::new(epochs)))
+        })))
     }
 
     /// Refuses slots with invalid options, and slots in index tables.

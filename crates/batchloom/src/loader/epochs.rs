@@ -14,9 +14,9 @@ use super::queue::PREFETCH;
 use super::read_ahead::ReadAhead;
 use super::workers::Workers;
 use crate::batching::Labels;
+use crate::dataset::Dataset;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::kind::ContentRequest;
-use crate::dataset::{ChunkMemory, Dataset};
 use crate::plan::PlanBuilder;
 use crate::plan::error::PlanCause;
 use crate::run::{Progress, Run};
@@ -119,11 +119,17 @@ impl Epochs {
     /// The reader of samples for one iteration, if these are made on demand.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if batches need more chunks at a time than memory holds.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if this thread is reading one of these chunks.
     fn demand(&self, plan: &Plan) -> Result<Option<Arc<Demand>>> {
         let Some(reader) = self.dataset.kind().reader().map(Arc::clone) else { return Ok(None) };
-        let (chunks, early) = self.chunks_to_hold(plan)?;
-        let iteration = reader.begin_iteration(chunks);
+        if reader.is_reading_here() {
+            return Err(LoaderCause::ReadsItself.into());
+        }
+        // Each thread may hold a chunk that is read early, beside those that batches need.
+        let early = self.threads as u64;
+        let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
+        let chunks = plan.chunks_at_once(blocks).map_or(0, |chunks| chunks.saturating_add(early));
+        let iteration = reader.begin_iteration(usize::try_from(chunks).unwrap_or(usize::MAX));
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
         Ok(Some(Arc::new(Demand {
             dataset,
@@ -138,23 +144,6 @@ impl Epochs {
             early: Mutex::new(ReadAhead::new(early)),
             iteration,
         })))
-    }
-
-    /// The number of chunks to hold for an iteration, and the number of them that are read early: one for each thread,
-    /// unless memory holds fewer.
-    ///
-    /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if batches need more chunks at a time than memory holds.
-    pub(super) fn chunks_to_hold(&self, plan: &Plan) -> Result<(usize, u64)> {
-        let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
-        let Some(needed) = plan.chunks_at_once(blocks) else { return Ok((0, 0)) };
-        let memory = self.dataset.kind().in_chunks().and_then(|in_chunks| in_chunks.memory);
-        let held = match memory.map(ChunkMemory::chunks) {
-            Some(held) if held < needed => return Err(LoaderCause::ChunkMemory { held, needed }.into()),
-            Some(held) => held.min(needed.saturating_add(self.threads as u64)),
-            None => needed.saturating_add(self.threads as u64),
-        };
-        Ok((usize::try_from(held).unwrap_or(usize::MAX), held - needed))
     }
 
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.

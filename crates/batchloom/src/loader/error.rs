@@ -16,10 +16,10 @@ causes! {
         #[error("samples are banned, which does not go with {other}: {reason}")]
         Bans { other: &'static str, reason: &'static str } is Argument of "ban",
         #[error(
-            "memory holds {held} chunks, and batches need {needed} of them at a time; expected more memory, smaller \
-             chunks, or a rule with smaller pools"
+            "the function that reads a chunk iterates a loader over the same chunks, which would wait for the chunk for \
+             ever; expected it to read from elsewhere, or from another dataset"
         )]
-        ChunkMemory { held: u64, needed: u64 } is Argument of "memory",
+        ReadsItself is Runtime,
         #[error("the batch has no field {field}; expected one of {}", known.join(", "))]
         NoField { field: String, known: Vec<String> } is Argument,
         /// The fingerprints of the plan, and of the loader's plans with its seed.

@@ -73,7 +73,8 @@ class ChunkDataset(Dataset[Any]):
         chunks_open: The number of chunks whose samples are mixed at a time; 16 unless ``memory`` decides it.
         memory: The memory for chunks, in bytes or as a text such as ``"256MB"``, in place of ``chunks_open``: four
             fifths of the chunks that it holds are mixed (all but four of a few), and the rest are for the batches
-            ahead. The largest chunk is read once to learn its bytes. Loaders of one dataset share it.
+            ahead. The largest chunk is read once to learn its bytes. Loaders of one dataset share it. A batch that
+            needs more chunks at a time gets them nevertheless.
         on_error: ``"raise"`` makes a batch with samples of a chunk that cannot be read an error. ``"skip"`` puts zeros
             in their places, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere.
 

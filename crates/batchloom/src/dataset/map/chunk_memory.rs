@@ -2,7 +2,7 @@
 
 /// The memory for the chunks that are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChunkMemory {
+pub(super) struct ChunkMemory {
     /// The number of bytes for all chunks.
     pub(super) bytes: u64,
     /// The number of bytes of the largest chunk, at least 1.
@@ -11,7 +11,7 @@ pub(crate) struct ChunkMemory {
 
 impl ChunkMemory {
     /// The number of chunks that it holds.
-    pub(crate) fn chunks(self) -> u64 {
+    fn chunks(self) -> u64 {
         self.bytes / self.largest
     }
 

@@ -5,6 +5,7 @@
 //! - Samples are copied straight from the chunk that holds them to their place in a batch.
 //! - The samples of a chunk that cannot be read are refused, each with the reason; the next request reads it again.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -156,11 +157,17 @@ impl ChunkReader {
     fn read_chunk(&self, chunk: u64, clock: &ReadClock) -> Result<Arc<ChunkSamples>, Cause> {
         // If reading panics, the chunk is not left as one that some thread reads.
         let turn = self.store.turn(chunk);
+        let _reading = ReadingHere::begin(self);
         let range = self.chunks.range(chunk);
         let samples = self.source.read(chunk, clock)?;
         samples.require_samples(chunk, range.end - range.start)?;
         let bytes = samples.bytes();
         Ok(turn.hold(samples, bytes))
+    }
+
+    /// What tells this reader from others as long as it lives.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// The chunk of a sample, and its row there.
@@ -290,6 +297,10 @@ impl Reader for ChunkReader {
         }
     }
 
+    fn is_reading_here(&self) -> bool {
+        READING.with_borrow(|readers| readers.contains(&self.address()))
+    }
+
     fn chunk_counts(&self) -> Option<ChunkCounts> {
         Some(self.store.counts())
     }
@@ -326,6 +337,27 @@ impl ChunkHolder for ChunkReader {
         }
         let chunks = chunks.into_iter().map(|samples| samples as Arc<dyn HeldChunk>).collect();
         Some(Ok(HeldRows::new(chunks, rows, in_use)))
+    }
+}
+
+thread_local! {
+    /// The readers that read a chunk on this thread, one inside of the other.
+    static READING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The note that a reader reads a chunk on this thread.
+struct ReadingHere;
+
+impl ReadingHere {
+    fn begin(reader: &ChunkReader) -> Self {
+        READING.with_borrow_mut(|readers| readers.push(reader.address()));
+        Self
+    }
+}
+
+impl Drop for ReadingHere {
+    fn drop(&mut self) {
+        READING.with_borrow_mut(|readers| readers.truncate(readers.len().saturating_sub(1)));
     }
 }
 

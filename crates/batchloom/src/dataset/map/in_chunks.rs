@@ -13,8 +13,6 @@ pub(crate) struct InChunks {
     pub(crate) chunks: Chunks,
     /// The number of chunks that are mixed at a time; `None` for the default of plans.
     pub(crate) open: Option<u64>,
-    /// The memory for chunks; `None` for as much as batches need.
-    pub(crate) memory: Option<ChunkMemory>,
 }
 
 impl InChunks {
@@ -37,7 +35,7 @@ impl InChunks {
         let memory = ChunkMemory { bytes, largest };
         let open = memory.chunks_open().ok_or(MapCause::ChunkMemory { bytes, largest })?;
         reader.limit_memory(bytes, largest);
-        Ok(Self { open: Some(open), memory: Some(memory), ..self })
+        Ok(Self { open: Some(open), ..self })
     }
 
     /// The chunks of selected samples, in the order in which they are stored.

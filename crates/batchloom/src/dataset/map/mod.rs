@@ -19,7 +19,6 @@ use std::sync::Arc;
 pub use crate::collate::{ChunkField, HeldRows};
 pub use crate::sync::ReadClock;
 pub use chunk_memory::ChunkCounts;
-pub(crate) use chunk_memory::ChunkMemory;
 use chunk_reader::ChunkReader;
 pub use chunk_reader::{ChunkSamples, ChunkSource};
 pub(crate) use in_chunks::InChunks;
@@ -121,8 +120,7 @@ impl MapDataset {
     /// The options of a dataset of samples that are read a chunk at a time. Loaders mix samples in a window over
     /// [chunks](crate::plan::PlanBuilder::chunks), and hold the chunks that batches need.
     pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
-        let (samples, in_chunks) =
-            (chunks.samples(), InChunks { chunks: chunks.clone(), open: None, memory: None });
+        let (samples, in_chunks) = (chunks.samples(), InChunks { chunks: chunks.clone(), open: None });
         let reader = ChunkReader::new(Box::new(source), chunks);
         MapDatasetBuilder { in_chunks: Some(in_chunks), ..Self::with_reader(Arc::new(reader), samples) }
     }
@@ -180,7 +178,8 @@ impl MapDatasetBuilder {
 
     /// Sets the bytes of memory for chunks, for samples that are read a chunk at a time, in place of
     /// [`chunks_open`](Self::chunks_open): as many chunks are mixed as there is memory for, beside those that are read
-    /// early. The largest chunk is read once to learn its bytes.
+    /// early. The largest chunk is read once to learn its bytes. A batch that needs more chunks at a time than memory
+    /// holds gets them nevertheless.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);

@@ -238,6 +238,12 @@ pub trait Reader: Debug + Send + Sync {
     /// Reads a chunk that an iteration will need, unless some thread has read it since.
     fn read_early(&self, _chunk: u64, _clock: &ReadClock) {}
 
+    /// Returns true if this thread is reading a chunk with this reader. An iteration over its samples that begins here would
+    /// wait for that chunk for ever.
+    fn is_reading_here(&self) -> bool {
+        false
+    }
+
     /// The counts of a reader of whole chunks so far.
     fn chunk_counts(&self) -> Option<ChunkCounts> {
         None
@@ -416,6 +422,10 @@ impl Reader for Chosen {
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
         self.whole.read_early(chunk, clock);
+    }
+
+    fn is_reading_here(&self) -> bool {
+        self.whole.is_reading_here()
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
