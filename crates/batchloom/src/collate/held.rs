@@ -209,7 +209,7 @@ impl HeldRows {
     }
 }
 
-/// Some of the samples that are held: those of consecutive members.
+/// The held samples of consecutive members.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldMembers {
     /// All of them.

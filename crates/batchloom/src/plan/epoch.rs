@@ -25,6 +25,11 @@ use crate::{Result, memory};
 /// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
 /// while pools are counted.
 const CUT_BYTES: usize = 64;
+
+/// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
+/// batches of a window of pools are put together.
+const EVEN_BYTES: usize = 64;
+const WINDOW_BYTES: usize = 48;
 const POOL_BYTES: usize = 32;
 
 /// One epoch of a run, the same for every world in which as many pools are dealt together.
@@ -204,16 +209,21 @@ impl Epoch {
             return Ok(());
         }
         let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
-        let in_pool = self.in_pool().saturating_mul(most).min(self.count_kept());
-        let pools = self.count_kept().div_ceil(in_pool.max(1));
+        let kept = self.count_kept();
+        let in_pool = self.recipe.in_pool.saturating_mul(most).min(kept);
+        let in_window = if self.pools_in_window > 1 { self.in_pool().min(kept) } else { 0 };
+        let pools = kept.div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
         let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.budget()) {
             (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => sizes.total() / most.max(1),
             _ => 0,
         };
-        let bytes =
-            length(in_pool.saturating_add(parts)).saturating_mul(CUT_BYTES + dimensions * size_of::<u32>());
+        let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
+        let each = CUT_BYTES + even + dimensions * size_of::<u32>();
+        let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
+        let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
+        let bytes = bytes.saturating_add(window.saturating_mul(WINDOW_BYTES));
         memory::require(bytes.saturating_add(length(pools).saturating_mul(POOL_BYTES)))
     }
 

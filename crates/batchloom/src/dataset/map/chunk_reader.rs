@@ -58,7 +58,7 @@ pub trait ChunkSource: Debug + Send + Sync + 'static {
 pub struct ChunkSamples {
     structure: SampleStructure,
     fields: Vec<ChunkField>,
-    /// The layout of all samples, unless there are lists, whose lengths differ.
+    /// The layout of all samples, unless there are lists, which differ in length.
     shared: Option<SampleLayout>,
 }
 
@@ -111,7 +111,7 @@ impl ChunkSamples {
         self.fields.iter().fold(0, |bytes: usize, field| bytes.saturating_add(field.bytes()))
     }
 
-    /// Refuses a chunk whose fields hold another number of samples.
+    /// Refuses a chunk with another number of samples in a field than its size.
     fn require_samples(&self, chunk: u64, expected: u64) -> Result<(), SourceError> {
         for (name, field) in self.structure.names.iter().zip(&self.fields) {
             let found = field.len().map_or_else(|| "one value".to_owned(), |found| found.to_string());
@@ -153,7 +153,7 @@ impl ChunkReader {
         }
     }
 
-    /// Reads a chunk whose turn this thread has.
+    /// Reads a chunk; this thread has the turn.
     fn read_chunk(&self, chunk: u64, clock: &ReadClock) -> Result<Arc<ChunkSamples>, Cause> {
         // If reading panics, the chunk is not left as one that some thread reads.
         let turn = self.store.turn(chunk);
@@ -165,7 +165,7 @@ impl ChunkReader {
         Ok(turn.hold(samples, bytes))
     }
 
-    /// What tells this reader from others as long as it lives.
+    /// A number that no other reader has at the same time.
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

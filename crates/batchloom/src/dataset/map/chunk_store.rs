@@ -21,7 +21,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard, process};
 /// The chunks that are held, each as a `T`.
 pub(super) struct ChunkStore<T>(Arc<Holding<T>>);
 
-/// The chunks that one process holds. A process that was forked has a store of its own: threads that held the lock of
+/// The chunks that one process holds. A process that was forked has another store: threads that held the lock of
 /// this one, or were reading a chunk, are not there.
 struct Holding<T> {
     process: u32,
@@ -83,7 +83,7 @@ pub(super) enum Wait<T> {
     Stopped,
 }
 
-/// The number of slots that an iteration has left behind whose chunks it may still need.
+/// The number of slots that an iteration has passed and that blocks under way may still need.
 const KEPT: u64 = 64;
 
 /// The time after which a thread that waits for a chunk looks whether the iteration has stopped.
@@ -339,7 +339,7 @@ impl<T> Slots<T> {
         each.max().unwrap_or(i64::MIN)
     }
 
-    /// Returns true if no thread that uses chunks goes on by itself: all wait for room, and none reads.
+    /// Returns true if all threads that use chunks wait for room, and no thread reads a chunk.
     fn is_stuck(&self) -> bool {
         self.cramped >= self.busy && !self.slots.values().any(|slot| matches!(slot, Slot::Reading))
     }
