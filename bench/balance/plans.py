@@ -1,6 +1,6 @@
 """Measure how long ranks wait for each other in packed epochs, as batches come and balanced by true cost.
 
-    python -m bench.balance.plans [--rounds 5] [--scale 0.1] [--output FILE]
+    python -m bench balance --only plans [--rounds 5] [--scale 0.1] [--output FILE]
 
 Four seeded sets of lengths: lognormal (mean 500, packs of 8192), 1K to 16K (a power law, packs of 16 384), a tail of
 128K (lognormal, median 1500, packs of 131 072) and uniform (1 to 4096, packs of 8192). A sample of ``L`` tokens costs
@@ -25,9 +25,7 @@ import batchloom as bl
 import numpy
 
 from bench.harness.claims import Claim, stated
-from bench.harness.command import arguments, is_whole
 from bench.harness.measure import LOOM, Candidate, interleave
-from bench.harness.record import write
 
 EQUAL_AT = 8192
 COST = bl.CostModel(per_token=1, per_pair=1 / EQUAL_AT)
@@ -174,13 +172,3 @@ def measure(rounds: int, scale: float) -> dict[str, Any]:
         planning.append(timed)
         claims += claimed
     return {"part": "plans", "waiting": waiting, "planning": planning, "claims": stated(claims)}
-
-
-def main() -> None:
-    """Measure, print and write."""
-    chosen = arguments(__doc__)
-    write("balance-plans", chosen, measure(chosen.rounds, chosen.scale), is_whole(chosen))
-
-
-if __name__ == "__main__":
-    main()

@@ -55,6 +55,7 @@ __all__ = [
     "settle",
     "slot_key",
     "text_ids",
+    "transformer_cost",
     "write_slots",
 ]
 

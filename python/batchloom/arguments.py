@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from numbers import Number, Real
 from typing import Any, Literal, Protocol, SupportsIndex, TypeVar
 
@@ -368,7 +369,7 @@ def byte_count(name: str, value: SupportsIndex | str) -> int:
     unit = found and BYTES.get(found[2].upper())
     if not found or unit is None:
         raise ArgumentError(f'{name} is {value!r}; expected a number of bytes, or a text such as "256MB" or "1.5GiB"')
-    return integer(name, int(float(found[1]) * unit), least=1)
+    return integer(name, int(Fraction(found[1]) * unit), least=1)
 
 
 def resolve_index(noun: str, index: SupportsIndex, length: int, where: str = "") -> int:

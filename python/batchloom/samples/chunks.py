@@ -29,4 +29,7 @@ def check_chunks(sizes: PerChunk) -> numpy.ndarray[Any, numpy.dtype[numpy.uint64
     if wrong.any():
         chunk = int(wrong.argmax())
         raise DataError(f"chunk {chunk} has size {array[chunk]}; expected a whole number of samples, at least 0")
+    total = sum(map(int, array[array > MOST / max(len(array), 1)])) if len(array) else 0
+    if total > MOST:
+        raise DataError(f"the sizes of {len(array)} chunks add up to {total} samples and more; expected at most {MOST}")
     return numpy.ascontiguousarray(array, numpy.uint64)

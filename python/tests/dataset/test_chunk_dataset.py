@@ -280,7 +280,7 @@ def test_memory_decides_how_many_chunks_are_mixed_and_is_never_exceeded(size, co
     source = Source(sizes)
     dataset = bl.ChunkDataset(sizes, source, memory=memory)
     assert dataset.memory == memory
-    assert dataset.chunks_open == room - max(room // 5, 4)
+    assert dataset.chunks_open == (count if room >= count else room - max(room // 5, 4))
     given = bl.ChunkDataset(sizes, Source(sizes), chunks_open=dataset.chunks_open)
     options = {"batch_size": batch, "shuffle": True, "num_threads": threads}
     loader = bl.DataLoader(dataset, **options)
@@ -291,6 +291,49 @@ def test_memory_decides_how_many_chunks_are_mixed_and_is_never_exceeded(size, co
         # Batches that reach further may need more chunks at a time.
         assert dataset.counts.most_bytes <= memory
         assert dataset.counts.most_held <= room
+        assert len(source.read_chunks) == count + 1  # and the one that was measured
+
+
+def test_iterations_side_by_side_have_as_much_memory_each():
+    sizes = [100] * 60
+    source = Source(sizes)
+    dataset = bl.ChunkDataset(sizes, source, memory=12 * 100 * 4 * 8)
+    loaders = [iter(bl.DataLoader(dataset, 50, shuffle=True, seed=seed, num_threads=3)) for seed in range(3)]
+    assert all(len(each) == 3 for each in zip(*loaders, strict=True))
+    # Chunks that several iterations need are shared.
+    assert 60 < len(source.read_chunks) <= 3 * 60 + 1
+    assert dataset.counts.most_bytes <= 3 * dataset.memory
+
+
+def test_memory_that_holds_all_chunks_mixes_all():
+    assert bl.ChunkDataset([5, 0, 7], Source([5, 0, 7]), memory=1000).chunks_open == 2
+
+
+def test_a_chunk_that_fails_is_read_once_in_an_iteration():
+    sizes, calls = [10] * 12, []
+
+    def make(first, size):
+        calls.append(first)
+        if first == 50:
+            raise OSError("the disk is gone")
+        return numbered(first, size)
+
+    dataset = bl.ChunkDataset(sizes, Source(sizes, make), on_error="skip", memory="1MB")
+    assert calls == [0]  # the one that was measured
+    loader = bl.DataLoader(dataset, 4, shuffle=True, num_threads=3)
+    for epoch in range(1, 3):
+        assert sum(int(batch["weight"].sum()) for batch in loader) == 110
+        assert calls.count(50) == epoch
+
+
+def test_a_chunk_that_fails_is_not_the_one_that_is_measured():
+    def make(first, size):
+        return numbered(first, size) if first else _gone(0)
+
+    sizes = [10] * 8
+    assert bl.ChunkDataset(sizes, Source(sizes, make), on_error="skip", memory=5 * 320).chunks_open == 1
+    with refused(bl.SampleError, "the disk is gone"):
+        bl.ChunkDataset(sizes, _gone, on_error="skip", memory=5 * 320)
 
 
 def test_batches_that_need_more_than_memory_holds_are_formed_nevertheless():
@@ -307,9 +350,11 @@ def test_memory_is_bytes_or_a_text():
     assert make("8 MiB").memory == 8 << 20
     assert make("0.01GB").chunks_open == 12 - 4
     again = pickle.loads(pickle.dumps(bl.ChunkDataset([3, 3, 3, 3], Source([3] * 4), memory="1KB", lengths=range(12))))
-    assert (again.memory, again.chunks_open) == (1000, 1000 // 96 - 4)
+    assert (again.memory, again.chunks_open) == (1000, 4)
     with refused(bl.ArgumentError, "memory", "8 parsecs", "256MB"):
         make("8 parsecs")
+    with refused(bl.ArgumentError, "memory"):
+        make("9" * 400 + "GB")
     with refused(bl.ArgumentError, "memory", "0"):
         make(0)
     with refused(bl.ArgumentError, "memory", "chunks_open", "one of them"):
@@ -516,6 +561,8 @@ def test_bad_input():
         bl.ChunkDataset([3], [1, 2, 3])
     with refused(bl.DataError, "no sample"):
         bl.ChunkDataset([0, 0], rows)
+    with refused(bl.DataError, "2 chunks", str(2**63)):
+        bl.ChunkDataset([2**62, 2**62], rows)
     with refused(bl.DataError, "chunk 1", "-1"):
         bl.ChunkDataset([2, -1], rows)
     with refused(bl.ArgumentError, "chunks_open", "0"):

@@ -125,11 +125,13 @@ impl Epochs {
         if reader.is_reading_here() {
             return Err(LoaderCause::ReadsItself.into());
         }
-        // Each thread may hold a chunk that is read early, beside those that batches need.
-        let early = self.threads as u64;
         let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
-        let chunks = plan.chunks_at_once(blocks).map_or(0, |chunks| chunks.saturating_add(early));
-        let iteration = reader.begin_iteration(usize::try_from(chunks).unwrap_or(usize::MAX));
+        let needed = plan.chunks_at_once(blocks).unwrap_or(0);
+        // Each thread may hold a chunk that is read early, beside those that batches need, if memory holds as many.
+        let capacity = self.dataset.kind().in_chunks().and_then(|in_chunks| in_chunks.capacity);
+        let early = capacity.map_or(u64::MAX, |held| held.saturating_sub(needed)).min(self.threads as u64);
+        let most = usize::try_from(needed.saturating_add(early)).unwrap_or(usize::MAX);
+        let iteration = reader.begin_iteration(most);
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
         Ok(Some(Arc::new(Demand {
             dataset,

@@ -132,7 +132,7 @@ causes! {
         Version { found: u32, expected: u32 } is State,
         #[error(
             "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the \
-             same number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; and, for a stream \
+             same number of samples, batch rule, shuffle, drop_last, uneven and balance (with its cost model) as when it was saved; and, for a stream \
              of tokens, the same documents, seq_len and separator, and as many ranks if its rows continue from batch \
              to batch"
         )]

@@ -73,14 +73,14 @@ class ChunkDataset(Dataset[Any]):
         chunks_open: The number of chunks whose samples are mixed at a time; 16 unless ``memory`` decides it.
         memory: The memory for chunks, in bytes or as a text such as ``"256MB"``, in place of ``chunks_open``: four
             fifths of the chunks that it holds are mixed (all but four of a few), and the rest are for the batches
-            ahead. The largest chunk is read once to learn its bytes. Loaders of one dataset share it. A batch that
-            needs more chunks at a time gets them nevertheless.
+            ahead. The largest chunk, by ``lengths`` or by its number of samples, is read once to learn its bytes.
+            Iterations that run side by side have as much each. Batches that need more chunks at a time take more.
         on_error: ``"raise"`` makes a batch with samples of a chunk that cannot be read an error. ``"skip"`` puts zeros
             in their places, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere.
 
     Raises:
         ArgumentError: ``read`` is no function, an option is unknown, ``memory`` and ``chunks_open`` are both given, or
-            memory holds fewer than five chunks.
+            memory holds neither five chunks nor all of them.
         DataError: Sizes are no numbers from 0 on, there is no sample, or lengths are not one for each sample.
     """
 

@@ -11,15 +11,18 @@ pub(super) struct ChunkMemory {
 
 impl ChunkMemory {
     /// The number of chunks that it holds.
-    fn chunks(self) -> u64 {
+    pub(super) fn chunks(self) -> u64 {
         self.bytes / self.largest
     }
 
-    /// The number of chunks to mix: four fifths of those that it holds, so that the rest are read early. `None` if it
-    /// holds fewer than [`LEAST_CHUNKS`].
-    pub(super) fn chunks_open(self) -> Option<u64> {
-        let chunks = self.chunks();
-        (chunks >= LEAST_CHUNKS).then(|| chunks - (chunks / 5).max(LEAST_CHUNKS - 1))
+    /// The number of chunks to mix, of `all`: all if it holds them, otherwise four fifths of those that it holds, so that
+    /// the rest are read early. `None` if it holds neither all nor [`LEAST_CHUNKS`].
+    pub(super) fn chunks_open(self, all: u64) -> Option<u64> {
+        match self.chunks() {
+            chunks if chunks >= all => Some(all.max(1)),
+            chunks if chunks < LEAST_CHUNKS => None,
+            chunks => Some(chunks - (chunks / 5).max(LEAST_CHUNKS - 1)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Promises:
 //!
 //! - Samples are copied straight from the chunk that holds them to their place in a batch.
-//! - The samples of a chunk that cannot be read are refused, each with the reason; the next request reads it again.
+//! - The samples of a chunk that cannot be read are refused, each with the reason; the next iteration reads it again.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -150,6 +150,7 @@ impl ChunkReader {
             Wait::Held(samples) => Some(Ok(samples)),
             Wait::Stopped => None,
             Wait::Turn => Some(self.read_chunk(chunk, request.clock)),
+            Wait::Failed(cause) => Some(Err(cause)),
         }
     }
 
@@ -159,10 +160,20 @@ impl ChunkReader {
         let turn = self.store.turn(chunk);
         let _reading = ReadingHere::begin(self);
         let range = self.chunks.range(chunk);
-        let samples = self.source.read(chunk, clock)?;
-        samples.require_samples(chunk, range.end - range.start)?;
-        let bytes = samples.bytes();
-        Ok(turn.hold(samples, bytes))
+        let read = self.source.read(chunk, clock).and_then(|samples| {
+            samples.require_samples(chunk, range.end - range.start)?;
+            Ok(samples)
+        });
+        match read.map_err(Cause::from) {
+            Ok(samples) => {
+                let bytes = samples.bytes();
+                Ok(turn.hold(samples, bytes))
+            }
+            Err(cause) => {
+                turn.fail(&cause);
+                Err(cause)
+            }
+        }
     }
 
     /// A number that no other reader has at the same time.
@@ -292,7 +303,7 @@ impl Reader for ChunkReader {
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
         if self.store.take_early(chunk) {
-            // A chunk that cannot be read is read again by the thread that needs it, and is an error there.
+            // A chunk that cannot be read is an error of the batches that need it.
             drop(self.read_chunk(chunk, clock));
         }
     }

@@ -6,6 +6,7 @@
 //! - No more chunks are held or being read than the limits of all iterations together, which follow from their plans;
 //!   the chunk that iterations need for the shortest time leaves first, and all leave with the last iteration.
 //! - A chunk that an iteration will need is read by the first thread that gets to it, early or because it needs it.
+//! - A chunk that could not be read is not read again before an iteration begins or the last one ends.
 //! - No thread waits for ever: if all threads that use chunks wait for room, one of them gets it beyond the limit.
 
 use std::collections::{HashMap, HashSet};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use super::chunk_memory::{ChunkCounts, ChunkMemory};
 use super::reading::Stop;
+use crate::error::Cause;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, process};
 
@@ -46,7 +48,9 @@ struct Slots<T> {
     /// The number of threads that use chunks, and of those among them that wait for room.
     busy: usize,
     cramped: usize,
-    /// The number of bytes of the chunks that are held, and the memory for them, if it has a limit.
+    /// The chunks that could not be read, and the reasons.
+    failed: HashMap<u64, Cause>,
+    /// The number of bytes of the chunks that are held, and the memory for them in each iteration, if it has a limit.
     bytes: usize,
     memory: Option<ChunkMemory>,
     counts: ChunkCounts,
@@ -79,6 +83,8 @@ pub(super) enum Wait<T> {
     Held(Arc<T>),
     /// The thread is to read it.
     Turn,
+    /// It could not be read.
+    Failed(Cause),
     /// The iteration has stopped.
     Stopped,
 }
@@ -112,6 +118,9 @@ impl<T> ChunkStore<T> {
             if let Some(Slot::Held { chunk, used, .. }) = slots.slots.get_mut(&chunk) {
                 *used = time;
                 return Wait::Held(Arc::clone(chunk));
+            }
+            if let Some(cause) = slots.failed.get(&chunk) {
+                return Wait::Failed(cause.clone());
             }
             if slots.take_turn(chunk, true, &mut left) {
                 return Wait::Turn;
@@ -159,6 +168,7 @@ impl<T> ChunkStore<T> {
         let here = self.here();
         let mut slots = here.lock();
         slots.begun += 1;
+        slots.failed.clear();
         let number = slots.begun;
         let (needs, early) = (HashMap::new(), HashSet::new());
         slots.iterations.push(Iteration { number, most, slot: 0, needs, early });
@@ -227,6 +237,7 @@ impl<T> Holding<T> {
             begun: 0,
             busy: 0,
             cramped: 0,
+            failed: HashMap::new(),
             bytes: 0,
             memory,
             counts: ChunkCounts::default(),
@@ -284,6 +295,13 @@ impl<T> Turn<'_, T> {
         let used = slots.time;
         slots.slots.insert(self.chunk, Slot::Held { chunk: Arc::clone(&chunk), bytes, used });
         chunk
+    }
+}
+
+impl<T> Turn<'_, T> {
+    /// Notes that the chunk could not be read.
+    pub(super) fn fail(self, cause: &Cause) {
+        self.held.lock().failed.insert(self.chunk, cause.clone());
     }
 }
 
@@ -348,7 +366,8 @@ impl<T> Slots<T> {
     fn is_full(&self) -> bool {
         let reading = self.slots.values().filter(|slot| matches!(slot, Slot::Reading)).count() as u64;
         let exceeds = |memory: ChunkMemory| {
-            memory.largest.saturating_mul(reading + 1).saturating_add(self.bytes as u64) > memory.bytes
+            let room = memory.bytes.saturating_mul(self.iterations.len().max(1) as u64);
+            memory.largest.saturating_mul(reading + 1).saturating_add(self.bytes as u64) > room
         };
         let limit =
             self.iterations.iter().fold(0_usize, |limit, iteration| limit.saturating_add(iteration.most));
@@ -374,6 +393,7 @@ impl<T> Slots<T> {
 
     /// Takes out all chunks that no thread reads.
     fn leave(&mut self) -> Vec<Slot<T>> {
+        self.failed.clear();
         let (reading, held) =
             mem::take(&mut self.slots).into_iter().partition(|(_, slot)| matches!(slot, Slot::Reading));
         self.slots = reading;

@@ -1,5 +1,7 @@
 //! `InChunks`: the chunks that samples are read in, as a plan has to know them, and how many of them are mixed.
 
+use std::cmp::Reverse;
+
 use super::chunk_memory::ChunkMemory;
 use super::error::MapCause;
 use super::reading::Reader;
@@ -13,16 +15,24 @@ pub(crate) struct InChunks {
     pub(crate) chunks: Chunks,
     /// The number of chunks that are mixed at a time; `None` for the default of plans.
     pub(crate) open: Option<u64>,
+    /// The number of chunks that the memory for them holds, if it has a limit.
+    pub(crate) capacity: Option<u64>,
 }
 
 impl InChunks {
     /// The same chunks, which take at most `bytes` bytes of memory at a time. `reader` reads the largest one, by the sizes
-    /// of its samples.
+    /// of its samples; if a chunk that cannot be read is `skipped`, the largest one that can be read.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than [`LEAST_CHUNKS`] chunks; and the error of
-    /// the chunk.
-    pub(super) fn with_memory(self, bytes: u64, sizes: Option<&[u32]>, reader: &dyn Reader) -> Result<Self> {
+    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds neither all chunks nor [`LEAST_CHUNKS`] of them; and the
+    /// error of the chunk.
+    pub(super) fn with_memory(
+        self,
+        bytes: u64,
+        sizes: Option<&[u32]>,
+        reader: &dyn Reader,
+        skipped: bool,
+    ) -> Result<Self> {
         let index = |sample: u64| usize::try_from(sample).unwrap_or(usize::MAX);
         let size = |chunk: &u64| {
             let range = self.chunks.range(*chunk);
@@ -30,12 +40,21 @@ impl InChunks {
             let total = of_all.map(|sizes| sizes.iter().map(|&size| u64::from(size)).sum::<u64>());
             (total.unwrap_or(range.end - range.start), range.end - range.start)
         };
-        let largest = (0..self.chunks.len()).max_by_key(size);
-        let largest = largest.map_or(Ok(1), |chunk| reader.measure_chunk(chunk))?.max(1);
-        let memory = ChunkMemory { bytes, largest };
-        let open = memory.chunks_open().ok_or(MapCause::ChunkMemory { bytes, largest })?;
-        reader.limit_memory(bytes, largest);
-        Ok(Self { open: Some(open), ..self })
+        let mut largest_first: Vec<u64> = (0..self.chunks.len()).collect();
+        largest_first.sort_by_key(|chunk| Reverse(size(chunk)));
+        let mut measured = largest_first.into_iter().map(|chunk| reader.measure_chunk(chunk));
+        let first = measured.next().unwrap_or(Ok(1));
+        let largest = match first {
+            Err(error) if skipped => measured.find_map(Result::ok).ok_or(error)?,
+            first => first?,
+        };
+        let memory = ChunkMemory { bytes, largest: largest.max(1) };
+        let with_samples =
+            (0..self.chunks.len()).filter(|&chunk| !self.chunks.range(chunk).is_empty()).count();
+        let open = memory.chunks_open(with_samples as u64);
+        let open = open.ok_or(MapCause::ChunkMemory { bytes, largest: memory.largest })?;
+        reader.limit_memory(bytes, memory.largest);
+        Ok(Self { open: Some(open), capacity: Some(memory.chunks()), ..self })
     }
 
     /// The chunks of selected samples, in the order in which they are stored.

@@ -120,7 +120,8 @@ impl MapDataset {
     /// The options of a dataset of samples that are read a chunk at a time. Loaders mix samples in a window over
     /// [chunks](crate::plan::PlanBuilder::chunks), and hold the chunks that batches need.
     pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
-        let (samples, in_chunks) = (chunks.samples(), InChunks { chunks: chunks.clone(), open: None });
+        let (samples, in_chunks) =
+            (chunks.samples(), InChunks { chunks: chunks.clone(), open: None, capacity: None });
         let reader = ChunkReader::new(Box::new(source), chunks);
         MapDatasetBuilder { in_chunks: Some(in_chunks), ..Self::with_reader(Arc::new(reader), samples) }
     }
@@ -178,8 +179,8 @@ impl MapDatasetBuilder {
 
     /// Sets the bytes of memory for chunks, for samples that are read a chunk at a time, in place of
     /// [`chunks_open`](Self::chunks_open): as many chunks are mixed as there is memory for, beside those that are read
-    /// early. The largest chunk is read once to learn its bytes. A batch that needs more chunks at a time than memory
-    /// holds gets them nevertheless.
+    /// early. The largest chunk, by the sizes of its samples, is read once to learn its bytes. Iterations that run side by
+    /// side have as much memory each. A batch that needs more chunks at a time than memory holds gets them nevertheless.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
@@ -198,7 +199,10 @@ impl MapDatasetBuilder {
             return Err(BatchingCause::SizesLength { found: count, samples }.into());
         }
         let in_chunks = match (in_chunks, memory) {
-            (Some(chunks), Some(bytes)) => Some(chunks.with_memory(bytes, sizes.as_deref(), &*reader)?),
+            (Some(chunks), Some(bytes)) => {
+                let skipped = on_error == OnError::Skip;
+                Some(chunks.with_memory(bytes, sizes.as_deref(), &*reader, skipped)?)
+            }
             (in_chunks, _) => in_chunks,
         };
         let (sizes, selection) = (sizes.map(Sizes::new), None);
