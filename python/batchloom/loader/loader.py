@@ -70,7 +70,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             *How samples share batches, and in which order* (:class:`batchloom.PlanOptions`): ``batching`` (a rule
             instead of ``batch_size``), ``seed``, ``drop_last``, ``uneven``, ``pad_to``, ``truncate``, ``weights``,
             ``num_samples``, ``balanced_by``, ``per_class``, ``homogeneous_by``, ``distinct_by``, ``ban``,
-            ``balance``, ``largest_first``, ``shard_size``.
+            ``balance``, ``balance_within``, ``accumulate``, ``cost``, ``largest_first``, ``shard_size``.
 
             *What a batch holds* (:class:`batchloom.FieldOptions`): ``fields``, ``dtype``, ``pad_value``, ``pad_side``,
             ``labels``, ``label_counts``, ``collate``, ``extras``.

@@ -386,6 +386,40 @@ def test_chunks_that_batches_need_next_are_read_early():
     assert len(list(batches)) == 8
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"output": "torch"},
+        {"output": "torch", "buffers": "own"},
+        {"output": "torch", "buffers": "static"},
+        {"output": "torch", "device": "meta"},
+        {"output": "torch", "device": "meta", "resident": False},
+    ],
+    ids=["numpy", "torch", "own", "static", "meta", "streamed"],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_before_one_that_fails_are_handed_over(options, seed):
+    sizes = [10] * 12
+
+    def make(first, size):
+        return numbered(first, size) if first != 70 else _gone(7)
+
+    dataset = bl.ChunkDataset(sizes, Source(sizes, make), chunks_open=3)
+    loader = bl.DataLoader(dataset, 3, shuffle=True, seed=seed, **options)
+    plan = [numpy.asarray(batch) for batch in loader.plan()]
+    first = next(step for step, batch in enumerate(plan) if ((batch >= 70) & (batch < 80)).any())
+    taken = 0
+    with refused(bl.SampleError, "the disk is gone"):
+        for batch in loader:
+            if "device" not in options:
+                assert batch["id"].tolist() == plan[taken].tolist()
+                numpy.testing.assert_array_equal(batch["x"], rows(0, 120)[plan[taken]])
+            taken += 1
+    assert taken == first
+    assert loader.state_dict()["steps"] == taken
+
+
 def test_a_function_that_iterates_over_its_own_chunks_is_refused():
     sizes = [10] * 4
 

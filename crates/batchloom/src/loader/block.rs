@@ -43,7 +43,7 @@ pub struct ShapeRun {
 
 impl Block {
     pub(super) fn new(planned: &PlannedBlock, bytes: &Bytes) -> Result<Self> {
-        let PlannedBlock { fields, layout, table, skipped, objects } = planned;
+        let PlannedBlock { fields, layout, table, skipped, objects, .. } = planned;
         let runs = layout.runs.iter().map(|run| ShapeRun::new(fields, run, bytes, table.is_none()));
         let runs = runs.collect::<Result<_>>()?;
         let table = table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);

@@ -201,14 +201,14 @@ impl BegunBlocks {
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
         require_process(self.process)?;
         Ok(match self.queue.next(deadline, self.helps, &self.job.buffers)? {
-            Next::Block(planned, whole, delivered) => {
+            Next::Block(mut planned, whole, delivered) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| LoaderCause::Worker {
                     block: self.delivered,
                     message: "a delivered block is still being written".to_owned(),
                 })?;
                 self.delivered += 1;
-                let bytes = Bytes::from_owner(Loan::new(buffer, delivered));
+                let bytes = planned.memory_of_batches(Bytes::from_owner(Loan::new(buffer, delivered)))?;
                 Polled::Block(Block::new(&planned, &bytes)?)
             }
             Next::Pending => Polled::Pending,

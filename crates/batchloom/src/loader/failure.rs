@@ -6,7 +6,7 @@ use crate::Error;
 
 /// A batch of a block that cannot be formed.
 pub(super) struct Failure {
-    /// Its step; any step before those of the block, if the block is one batch.
+    /// Its step; 0 if the whole block is the failure.
     pub(super) step: u64,
     /// The member that failed.
     pub(super) member: usize,

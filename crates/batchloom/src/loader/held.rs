@@ -93,7 +93,7 @@ impl Demand {
         Ok(Some(HeldMembers { rows: Arc::new(held), first: 0 }))
     }
 
-    /// Fills a piece: `regions` has the memory of each field.
+    /// Fills a piece: `regions` has the memory of each field. Batches before one that cannot be formed are filled.
     ///
     /// # Errors
     /// The first batch that cannot be formed.
@@ -101,30 +101,56 @@ impl Demand {
         &self,
         direct: &Direct,
         plan: &Plan,
-        piece: &PieceOfRun<'_>,
-        regions: Vec<Region>,
+        whole: &PieceOfRun<'_>,
+        mut regions: Vec<Region>,
         stop: &Stop,
     ) -> Result<(), Failure> {
         let Some(expected) = &direct.held else { return Ok(()) };
-        let Some(held) = self.hold(direct, expected, plan, piece, stop)? else { return Ok(()) };
-        let PieceOfRun { run, piece: Piece { rows, .. }, taken } = piece;
-        let own = run
-            .members
-            .are_listed()
-            .then(|| Members { held: Some(held.clone()), ..run.members.part(rows.clone()) });
-        let taken = Taken { held: Some(&held), ..*taken };
-        let fields = direct.fields.forms().iter().zip(&run.slots).zip(regions).enumerate();
-        for (field, ((form, slot), mut region)) in fields {
-            let formed = match &own {
-                None => {
-                    let slots = piece.piece.slots(run, slot, region.len());
-                    form.gather(taken, &mut region, slots)
-                }
-                Some(own) if field < direct.fields.own_fields() => form.fill(own, 0..own.count, &mut region),
-                Some(_) => form.fill(&run.members, rows.clone(), &mut region),
-            };
-            formed.map_err(|error| piece.failure(0, error))?;
+        let failure = match self.hold(direct, expected, plan, whole, stop) {
+            Ok(None) => return Ok(()),
+            Ok(Some(held)) => return form_held(direct, &held, whole, &mut regions),
+            Err(failure) => failure,
+        };
+        let batches = &whole.piece.batches;
+        let formed = usize::try_from(failure.step - whole.run.step).unwrap_or(usize::MAX) - batches.start;
+        if formed > 0 {
+            let samples = &whole.taken.samples[..formed * whole.piece.rows.len()];
+            let taken = Taken { epoch: whole.taken.epoch, ..Taken::as_stored(samples) };
+            let piece =
+                Piece { batches: batches.start..batches.start + formed, rows: whole.piece.rows.clone() };
+            let before = PieceOfRun { run: whole.run, piece: &piece, taken };
+            if let Some(held) = self.hold(direct, expected, plan, &before, stop)? {
+                form_held(direct, &held, &before, &mut regions)?;
+            }
         }
-        Ok(())
+        Err(failure)
     }
+}
+
+/// Fills a piece with samples that are held.
+fn form_held(
+    direct: &Direct,
+    held: &HeldMembers,
+    piece: &PieceOfRun<'_>,
+    regions: &mut [Region],
+) -> Result<(), Failure> {
+    let PieceOfRun { run, piece: Piece { rows, .. }, taken } = piece;
+    let own = run
+        .members
+        .are_listed()
+        .then(|| Members { held: Some(held.clone()), ..run.members.part(rows.clone()) });
+    let taken = Taken { held: Some(held), ..*taken };
+    let fields = direct.fields.forms().iter().zip(&run.slots).zip(regions).enumerate();
+    for (field, ((form, slot), region)) in fields {
+        let formed = match &own {
+            None => {
+                let slots = piece.piece.slots(run, slot, region.len());
+                form.gather(taken, region, slots)
+            }
+            Some(own) if field < direct.fields.own_fields() => form.fill(own, 0..own.count, region),
+            Some(_) => form.fill(&run.members, rows.clone(), region),
+        };
+        formed.map_err(|error| piece.failure(0, error))?;
+    }
+    Ok(())
 }

@@ -358,14 +358,14 @@ pub(super) enum Done {
 }
 
 impl BlockPart {
-    /// The step and the member that it begins with. All parts of a block of one batch have one step.
+    /// The step and the member that it begins with. Only blocks of samples in chunks are cut before a step: consumers take
+    /// the arrays of others as a whole.
     fn first(&self) -> (u64, usize) {
         match self {
             Self::Read(task) => (0, task.range.start),
             Self::Direct(task) => (0, task.range().start),
-            Self::Piece(_, run, piece) | Self::Held(_, run, piece) => {
-                (run.step + piece.batches.start as u64, piece.rows.start)
-            }
+            Self::Piece(_, _, piece) => (0, piece.rows.start),
+            Self::Held(_, run, piece) => (run.step + piece.batches.start as u64, piece.rows.start),
             Self::Table(..) | Self::Chunk(_) => (0, 0),
         }
     }

@@ -9,10 +9,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::fields::Fields;
 use crate::collate::error::CollateCause;
 use crate::collate::{Members, RowSlots};
-use crate::{DType, Plan, Result};
+use crate::{DType, Plan, Result, memory};
 
 /// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
@@ -215,7 +217,8 @@ impl BlockLayout {
         }
     }
 
-    /// Leaves out the batches from `step` on; the block keeps its bytes. Returns false if none is left.
+    /// Leaves out the batches from `step` on; the memory of the others stays where it is until the block is
+    /// [compacted](Self::compact). Returns false if none is left.
     pub(super) fn end_before(&mut self, step: u64) -> bool {
         self.runs.retain(|run| run.step < step);
         if let Some(run) = self.runs.last_mut() {
@@ -223,6 +226,29 @@ impl BlockLayout {
             run.batches = run.batches.min(left);
         }
         !self.runs.is_empty()
+    }
+
+    /// A copy of the arrays of the batches that are left, one after the other, from the memory of all. Consumers may take
+    /// the memory of a block as a whole.
+    ///
+    /// # Errors
+    /// [`Kind::Memory`](crate::Kind::Memory).
+    pub(super) fn compact(&mut self, whole: &Bytes) -> Result<Bytes> {
+        let array = |layout: &Self, (run, field): (usize, usize)| {
+            let (run, slot) = (&layout.runs[run], &layout.runs[run].slots[field]);
+            slot.offset..slot.offset + slot.stride * run.batches
+        };
+        let before: Vec<_> = self.arrays().into_iter().map(|place| array(self, place)).collect();
+        self.place();
+        self.bytes = before.iter().map(Range::len).sum();
+        let mut copy: Vec<u8> = memory::reserve(self.bytes + ALIGN)?;
+        copy.resize(self.bytes + ALIGN, 0);
+        let start = copy.as_ptr().align_offset(ALIGN).min(ALIGN);
+        for (place, from) in self.arrays().into_iter().zip(before) {
+            let to = array(self, place);
+            copy[start + to.start..start + to.end].copy_from_slice(&whole[from]);
+        }
+        Ok(Bytes::from(copy).slice(start..start + self.bytes))
     }
 
     /// The run and the field of each array, in the order in which memory holds them.

@@ -206,9 +206,7 @@ impl Comparison {
     /// The words that a mark in the table stands for, if there is one.
     pub(super) fn footnote(&self) -> Option<&'static str> {
         let is_marked = self.rules.iter().any(|entry| self.is_misleading(entry));
-        is_marked.then_some(
-            "* by tokens, which leave out attention: ranks wait longer where long samples are; compare by a cost model",
-        )
+        is_marked.then_some("* by tokens, without attention: give a cost model to count long samples in full")
     }
 }
 
