@@ -146,7 +146,7 @@ pub(crate) struct Rules {
     pub(crate) cost: Option<Cost>,
 }
 
-/// How samples in hand are divided.
+/// The division of samples in hand.
 #[derive(Debug, Args)]
 pub(crate) struct MicroBatchOptions {
     /// The number of ranks

@@ -33,7 +33,7 @@ const CROSSOVER: f64 = 24_576.0;
 
 /// A token costs 1, and attention costs as much as all else in a sample of 24 576 tokens.
 ///
-/// That is a transformer of width 4096, as models of 7 billion parameters are, by the count of [`CostModel::of`].
+/// A transformer of width 4096, as models of 7 billion parameters have, costs this by the count of [`CostModel::of`].
 impl Default for CostModel {
     fn default() -> Self {
         Self { fixed: 0.0, per_token: 1.0, per_pair: 1.0 / CROSSOVER }

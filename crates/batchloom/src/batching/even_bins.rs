@@ -7,7 +7,7 @@
 //! least squares once small samples have filled it. All other samples come in the order that is given, by best fit. Keys are
 //! integers and ties are bins by number, so the bins are the same on every platform.
 //!
-//! Promise: bins are about as full as by best fit alone, or there are none. Where lengths are coarse, nothing is small
+//! Promise: bins are about as full as by best fit alone, or are not made. Where lengths are coarse, nothing is small
 //! enough to fill what is left beside large samples.
 
 use std::cmp::Reverse;

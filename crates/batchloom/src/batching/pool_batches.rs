@@ -24,7 +24,7 @@ impl PoolBatches {
         self.ends.extend(batches.ends.iter().map(|&end| before + end));
     }
 
-    /// Appends the first elements of batches, which are all 0 where there are none.
+    /// Appends the first elements of batches, which are 0 for batches without parts.
     fn append_starts(&mut self, batches: &Self) {
         if !self.starts.is_empty() || !batches.starts.is_empty() {
             let before = self.places.len();
