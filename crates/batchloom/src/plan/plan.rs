@@ -444,16 +444,21 @@ impl Plan {
         Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
     }
 
-    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its cost.
+    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its cost by
+    /// `cost`.
     #[cfg(feature = "report")]
-    pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, f64)) {
+    pub(crate) fn each_dealt(
+        &self,
+        cost: crate::batching::Cost,
+        mut visit: impl FnMut(u64, u32, &Parts, f64),
+    ) {
         let deal = self.deal();
         let mut take = |(step, rank): (u64, u32), parts: Parts| {
             let parts = parts.fit(self.filled_len(step));
-            let cost = self.options().cost.of(self.epoch.batch_shape(&parts, &self.epoch.measure(&parts)));
+            let shape_cost = cost.of(self.epoch.batch_shape(&parts, &self.epoch.measure(&parts)));
             let fillers = self.fillers(step, rank).unwrap_or_default();
             let counted = parts.samples.len() as u64 - fillers;
-            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), cost);
+            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), shape_cost);
         };
         for place in 0..self.epoch.pools() {
             let pool = self.pool(place);

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::Plan;
 use super::error::PlanCause;
 use crate::Result;
+use crate::batching::Cost;
 
 /// One update of the optimizer, over all ranks: up to [`accumulate`](super::PlanOptions::accumulate) steps.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,7 +28,8 @@ pub struct Update {
     /// The number of samples, or of parts of samples that are split, with at least one label: the divisor of a loss
     /// that is averaged over samples. `None` where `labels` is.
     pub sequences: Option<u64>,
-    /// The sum of the costs of all batches.
+    /// The sum of the costs of all batches, by the [cost](super::PlanOptions::cost) of the plan, or another one that was
+    /// [asked for](Plan::update_by).
     pub cost: f64,
     /// The share of the time of all ranks that is spent waiting at each step of the update.
     pub imbalance: f64,
@@ -67,6 +69,15 @@ impl Plan {
     /// # Errors
     /// [`Kind::Range`](crate::Kind::Range) if there is no such update.
     pub fn update(&self, index: u64) -> Result<Update> {
+        self.update_by(index, self.options().cost)
+    }
+
+    /// One update over all ranks, with its cost and the time that ranks wait by `cost`.
+    ///
+    /// # Errors
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such update.
+    pub fn update_by(&self, index: u64, cost: impl Into<Cost>) -> Result<Update> {
+        let cost = cost.into();
         if index >= self.updates() {
             return Err(PlanCause::UpdateRange { found: index, updates: self.updates() }.into());
         }
@@ -77,10 +88,10 @@ impl Plan {
             Update { index, steps: first..end, labels: Some(0), sequences: Some(0), ..Update::default() };
         let mut longest = 0.0;
         for step in first..end {
-            let (mut costliest, costs) = (0.0_f64, self.costs(step)?);
-            for (rank, cost) in (0..).zip(costs) {
-                update.cost += cost;
-                costliest = costliest.max(cost);
+            let (mut costliest, costs) = (0.0_f64, self.costs(step, cost)?);
+            for (rank, batch_cost) in (0..).zip(costs) {
+                update.cost += batch_cost;
+                costliest = costliest.max(batch_cost);
                 self.count_samples_of(&mut update, step, rank)?;
             }
             longest += costliest;
@@ -91,14 +102,14 @@ impl Plan {
     }
 
     /// The cost of the batch of each rank that takes part in `step`.
-    fn costs(&self, step: u64) -> Result<Vec<f64>> {
+    fn costs(&self, step: u64, cost: Cost) -> Result<Vec<f64>> {
         let ranks = (0..self.world_size()).filter(|rank| step < self.steps_of(*rank));
-        let cost = |rank| {
+        let of_rank = |rank| {
             let parts = self.parts(step, rank)?;
             let measure = self.epoch.measure(&parts);
-            Ok(self.options().cost.of(self.epoch.batch_shape(&parts, &measure)))
+            Ok(cost.of(self.epoch.batch_shape(&parts, &measure)))
         };
-        ranks.map(cost).collect()
+        ranks.map(of_rank).collect()
     }
 
     /// Adds the samples of a batch that count.
