@@ -457,6 +457,7 @@ class Loader:
         pad_numbers: list[tuple[str | None, float]] = ...,
         pad_edges: list[str] = ...,
         left_out: list[str] = ...,
+        loss: str | None = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

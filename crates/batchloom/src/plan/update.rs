@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::Plan;
 use super::error::PlanCause;
+use super::label_sums::LabelSums;
 use crate::Result;
 use crate::batching::Cost;
 
@@ -81,13 +82,11 @@ impl Plan {
         if index >= self.updates() {
             return Err(PlanCause::UpdateRange { found: index, updates: self.updates() }.into());
         }
-        let (accumulate, begun) = (self.accumulate(), self.steps_begun());
-        let first = (index * accumulate).saturating_sub(begun);
-        let end = ((index + 1).saturating_mul(accumulate) - begun).min(self.steps());
+        let steps = self.steps_of_update(index);
         let mut update =
-            Update { index, steps: first..end, labels: Some(0), sequences: Some(0), ..Update::default() };
+            Update { index, steps: steps.clone(), labels: Some(0), sequences: Some(0), ..Update::default() };
         let mut longest = 0.0;
-        for step in first..end {
+        for step in steps {
             let (mut costliest, costs) = (0.0_f64, self.costs(step, cost)?);
             for (rank, batch_cost) in (0..).zip(costs) {
                 update.cost += batch_cost;
@@ -99,6 +98,19 @@ impl Plan {
         let all = longest * f64::from(self.world_size());
         update.imbalance = if all > 0.0 { (1.0 - update.cost / all).max(0.0) } else { 0.0 };
         Ok(update)
+    }
+
+    /// The update that `step` belongs to.
+    pub fn update_of(&self, step: u64) -> u64 {
+        step.saturating_add(self.steps_begun()) / self.accumulate()
+    }
+
+    /// The steps of an update.
+    pub(super) fn steps_of_update(&self, index: u64) -> Range<u64> {
+        let (accumulate, begun) = (self.accumulate(), self.steps_begun());
+        let first = index.saturating_mul(accumulate).saturating_sub(begun);
+        let end = index.saturating_add(1).saturating_mul(accumulate).saturating_sub(begun);
+        first..end.min(self.steps())
     }
 
     /// The cost of the batch of each rank that takes part in `step`.
@@ -114,16 +126,12 @@ impl Plan {
 
     /// Adds the samples of a batch that count.
     fn count_samples_of(&self, update: &mut Update, step: u64, rank: u32) -> Result<()> {
-        let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
-        let parts = self.parts(step, rank)?.fit(Some(counted)).without(self.banned(step));
+        let parts = self.counted_parts(step, rank)?;
         update.samples += parts.samples.len() as u64;
         update.tokens += parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
-        let labels = self.recipe().labels.as_ref();
-        let labels = labels.map(|labels| labels.each(&parts.samples, &parts.starts, &parts.sizes));
-        let sum = labels.as_ref().map(|labels| labels.iter().sum::<u64>());
-        let labelled = labels.map(|labels| labels.iter().filter(|&&labels| labels > 0).count() as u64);
-        update.labels = update.labels.zip(sum).map(|(before, more)| before + more);
-        update.sequences = update.sequences.zip(labelled).map(|(before, more)| before + more);
+        let sums = self.recipe().labels.as_ref().map(|labels| LabelSums::of(labels, &parts));
+        update.labels = update.labels.zip(sums).map(|(before, sums)| before + sums.labels);
+        update.sequences = update.sequences.zip(sums).map(|(before, sums)| before + sums.sequences);
         Ok(())
     }
 }
