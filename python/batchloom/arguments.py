@@ -271,12 +271,12 @@ def _make_unknown_keyword_error(owner: str, name: str, known: Iterable[str]) -> 
         name: The keyword.
         known: The keywords that there are.
     """
-    alike = MEANINGS.get(owner, {}).get(name) or _find_alike(name, known)
+    alike = MEANINGS.get(owner, {}).get(name) or find_alike(name, known)
     meant = "" if alike is None else f"; did you mean {alike}?"
     return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
 
 
-def _find_alike(name: str, known: Iterable[str]) -> str | None:
+def find_alike(name: str, known: Iterable[str]) -> str | None:
     """Return the name that is spelled most like another; ``None`` where none is alike."""
     import difflib
 
@@ -322,7 +322,7 @@ def _refuse_options_among_fields(owner: str, keywords: Mapping[str, Any], named:
     for name, value in keywords.items():
         if name in named or not isinstance(value, Number | str | None):
             continue
-        if name in MEANINGS[owner] or _find_alike(name, named) is not None:
+        if name in MEANINGS[owner] or find_alike(name, named) is not None:
             raise _make_unknown_keyword_error(owner, name, named)
 
 
