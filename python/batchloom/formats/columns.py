@@ -78,8 +78,8 @@ def show_names(names: Sequence[str]) -> str:
 def make_unknown_column_error(name: str, available: Sequence[str], where: str) -> ArgumentError:
     """Return the error for a column that does not exist, with the column that is spelled most like it."""
     alike = find_alike(name, available)
-    meant = "" if alike is None else f"; did you mean {alike!r}?"
-    return ArgumentError(f"{where} has no column {name!r}{meant} It has {show_names(available)}")
+    meant = "; it has" if alike is None else f"; did you mean {alike!r}? It has"
+    return ArgumentError(f"{where} has no column {name!r}{meant} {show_names(available)}")
 
 
 def _require_distinct(available: Sequence[str], where: str) -> list[str]:
