@@ -62,6 +62,14 @@ FORMATS = (
     Format("npy", "NumPy arrays", (".npy",), "npy", (), _begins(b"\x93NUMPY")),
     Format("npz", "NumPy archives", (".npz",), "npz", (), _begins(b"PK\x03\x04", b"PK\x05\x06")),
     Format("safetensors", "safetensors", (".safetensors",), "safetensors", (), _is_safetensors),
+    Format(
+        "parquet",
+        "Parquet",
+        (".parquet", ".pq"),
+        "parquet",
+        ("nulls", "memory", "chunks_open", "on_error"),
+        _begins(b"PAR1"),
+    ),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""
