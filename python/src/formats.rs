@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use batchloom::DType;
+use batchloom_formats::json_lines::{JsonLines as Lines, JsonWord, line_places as find_lines};
 use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
 use batchloom_formats::{
     FileSource, FormatError, FormatErrorKind, ParquetFiles as Files, ParquetIndex, ParquetSource,
@@ -14,7 +14,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
-use crate::error::{ArgumentError, DTypeError, DataError, UnsupportedFileError};
+use crate::error::{ArgumentError, DTypeError, DataError, UnsupportedFileError, raise};
 use crate::memory::collect;
 
 /// The exception for an error of a file.
@@ -101,40 +101,103 @@ impl ParquetFiles {
                 }
             }
         }
-        let failed = std::sync::Mutex::new(None);
-        let is_stopped = AtomicBool::new(false);
-        let report = |done: usize, all: usize| {
-            if is_stopped.load(Ordering::Relaxed) {
-                return false;
-            }
-            Python::attach(|py| {
-                let called = match &progress {
-                    Some(progress) => progress.call1(py, (done, all)).map(drop),
-                    None => Ok(()),
-                };
-                // Ctrl-C ends the look at files.
-                match called.and_then(|()| py.check_signals()) {
-                    Ok(()) => true,
-                    Err(error) => {
-                        is_stopped.store(true, Ordering::Relaxed);
-                        if let Ok(mut failed) = failed.lock() {
-                            *failed = Some(error);
-                        }
-                        false
-                    }
-                }
-            })
-        };
+        let watch = Watch::new(progress);
         let source = py.detach(|| {
+            let report = |done, all| watch.report(done, all);
             let index = ParquetIndex::make(&self.0, &names, &nulls, cache.as_deref(), &report)?;
             let source = ParquetSource::new(self.0.clone(), index, &fields)?;
             if as_rows { source.as_rows() } else { Ok(source) }
         });
-        if let Ok(Some(error)) = failed.into_inner() {
-            return Err(error);
-        }
+        watch.finish()?;
         source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
     }
+}
+
+/// A look at files, of which Python is told how far it is, and which Ctrl-C ends.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    /// The exception that ended it.
+    failed: Mutex<Option<PyErr>>,
+}
+
+impl Watch {
+    fn new(progress: Option<Py<PyAny>>) -> Self {
+        Self { progress, failed: Mutex::new(None) }
+    }
+
+    /// Tells how much is done; returns false if the look ends here.
+    fn report(&self, done: usize, all: usize) -> bool {
+        Python::attach(|py| {
+            let called = match &self.progress {
+                Some(progress) => progress.call1(py, (done, all)).map(drop),
+                None => Ok(()),
+            };
+            let Err(error) = called.and_then(|()| py.check_signals()) else { return true };
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            false
+        })
+    }
+
+    /// Raises the exception that ended the look, if one did.
+    fn finish(self) -> PyResult<()> {
+        match self.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Files of lines of JSON.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct JsonLines(Lines);
+
+#[pymethods]
+impl JsonLines {
+    #[new]
+    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        py.detach(|| Lines::open(paths)).map(Self).map_err(|error| raise_format(&error))
+    }
+
+    /// The keys of the first line, and the word for the value of each.
+    fn columns(&self) -> Vec<(String, &'static str)> {
+        let word = |word| match word {
+            JsonWord::Number => "number",
+            JsonWord::List => "list",
+            JsonWord::Text => "text",
+            JsonWord::Other => "other",
+        };
+        self.0.columns().iter().map(|column| (column.name.clone(), word(column.word))).collect()
+    }
+
+    /// The samples of some keys, each a field of the name in its place, with a number in place of nulls if there is one.
+    #[expect(clippy::too_many_arguments, reason = "what is opened")]
+    fn open(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        keys: Vec<String>,
+        nulls: Vec<Option<f64>>,
+        as_rows: bool,
+        cache: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<FileChunks> {
+        let watch = Watch::new(progress);
+        let source = py.detach(|| {
+            let report = |done, all| watch.report(done, all);
+            self.0.source(&names, &keys, &nulls, as_rows, cache.as_deref(), &report)
+        });
+        watch.finish()?;
+        source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
+    }
+}
+
+/// The first byte of each line of a file that is not blank, and its bytes: `[lines, 2]` of uint64.
+#[pyfunction]
+pub(crate) fn line_places(py: Python<'_>, path: PathBuf) -> PyResult<Tensor> {
+    let places = py.detach(|| find_lines(path)).map_err(|error| raise_format(&error))?;
+    let shape = [places.len(), 2];
+    batchloom::Tensor::from_vec(places.into_flattened(), &shape).map(Tensor).map_err(|error| raise(&error))
 }
 
 /// Samples of files that are read a chunk at a time.

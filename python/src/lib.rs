@@ -68,7 +68,7 @@ mod _native {
     #[pymodule_export]
     use crate::draws::Draws;
     #[pymodule_export]
-    use crate::formats::{FileChunks, ParquetFiles};
+    use crate::formats::{FileChunks, JsonLines, ParquetFiles, line_places};
     #[pymodule_export]
     use crate::interpreter::settle;
     #[pymodule_export]

@@ -9,10 +9,8 @@ Promises:
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import batchloom._native as _native
@@ -22,6 +20,7 @@ from batchloom.dataset.map.chunk_dataset import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
+from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import ChosenColumn, choose_columns
 from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
 from batchloom.formats.options import NAMES, OpenOptions
@@ -110,18 +109,6 @@ class OpenParquet:
             opened = _native.ParquetFiles(list(self._files))
             fields = [tuple(field) for field in sorted(self._fields)]
             return opened.open(fields, self._as_rows, cache_folder(), progress)
-
-
-def cache_folder() -> str | None:
-    """Return the folder in which indices are kept; ``None`` if ``BATCHLOOM_CACHE`` is empty, for no such folder.
-
-    It is ``BATCHLOOM_CACHE``, and otherwise ``batchloom`` in the folder for caches of this user.
-    """
-    given = os.environ.get("BATCHLOOM_CACHE")
-    if given is not None:
-        return given or None
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return str(Path(caches) / "batchloom")
 
 
 def _choose_field(

@@ -70,6 +70,14 @@ FORMATS = (
         ("nulls", "memory", "chunks_open", "on_error"),
         _begins(b"PAR1"),
     ),
+    Format(
+        "jsonl",
+        "lines of JSON",
+        (".jsonl", ".ndjson"),
+        "json_lines",
+        ("nulls", "memory", "chunks_open", "on_error", "fn"),
+    ),
+    Format("text", "lines of text", (".txt",), "text", ("fn", "on_error")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""

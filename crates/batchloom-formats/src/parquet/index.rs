@@ -8,16 +8,15 @@
 //! - Lengths take four bytes a row.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::columns::ColumnLayout;
 use super::files::{ParquetFile, ParquetFiles};
-use super::kept_index::KeptIndex;
-use super::pages::ColumnPages;
+use super::pages::{ColumnPages, PagePlace};
 use super::scan::{ScannedGroup, scan_column};
-use crate::error::{FormatError, FormatErrorKind, Result};
+use crate::error::{FormatError, Result};
 use crate::guard::catch_panic;
+use crate::kept_index::{KeptIndex, Numbers, append_list};
+use crate::parallel::{Progress, for_each_part};
 
 /// The pages of some columns of some files, and the lengths of their lists.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ impl ParquetIndex {
         names: &[String],
         allows_null: &[bool],
         cache: Option<&Path>,
-        progress: &(dyn Fn(usize, usize) -> bool + Sync),
+        progress: Progress<'_>,
     ) -> Result<Self> {
         let columns = files.choose(names)?;
         let allows_null = allows_null.iter().copied().chain(std::iter::repeat(false));
@@ -64,17 +63,21 @@ impl ParquetIndex {
         for file in files.files() {
             require_values(file, &chosen)?;
         }
-        let kept: Vec<_> = files
-            .files()
-            .iter()
-            .map(|file| KeptIndex::new(cache, &file.file, names, chosen.iter().any(|column| column.1)))
-            .collect();
+        let question = format!(
+            "parquet\0{}\0{:?}",
+            names.join("\0"),
+            chosen.iter().map(|column| column.1).collect::<Vec<_>>()
+        );
+        let kept: Vec<_> =
+            files.files().iter().map(|file| KeptIndex::new(cache, &file.file, question.as_bytes())).collect();
         let mut scanned: Vec<Vec<ScannedGroup>> = files
             .files()
             .iter()
             .zip(&kept)
-            .map(|(file, kept)| kept.load(file.metadata.num_row_groups(), chosen.len()))
-            .map(Option::unwrap_or_default)
+            .map(|(file, kept)| {
+                let groups = file.metadata.num_row_groups();
+                kept.load().and_then(|bytes| decode(&bytes, groups, chosen.len())).unwrap_or_default()
+            })
             .collect();
         let missing: Vec<(usize, usize)> = (0..files.files().len())
             .filter(|&file| scanned[file].is_empty())
@@ -87,7 +90,7 @@ impl ParquetIndex {
             scanned[*file].push(group);
         }
         for file in missing.chunk_by(|one, other| one.0 == other.0).map(|run| run[0].0) {
-            kept[file].store(&scanned[file]);
+            kept[file].store(&encode(&scanned[file]));
         }
         let has_lists = columns.iter().any(|&place| is_list(&files.files()[0], place));
         Ok(Self::join(files, columns, scanned, has_lists))
@@ -158,40 +161,61 @@ fn scan_all(
     files: &ParquetFiles,
     chosen: &[(usize, bool)],
     groups: &[(usize, usize)],
-    progress: &(dyn Fn(usize, usize) -> bool + Sync),
+    progress: Progress<'_>,
 ) -> Result<Vec<ScannedGroup>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len());
-    let found: Mutex<Vec<Option<Result<ScannedGroup>>>> = Mutex::new(groups.iter().map(|_| None).collect());
-    let (next, done, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-    let work = |reports: bool| {
-        while !stopped.load(Ordering::Relaxed) {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(file, group)) = groups.get(place) else { return };
-            let file = &files.files()[file];
-            let scanned = catch_panic(|| scan_group(file, group, chosen));
-            let scanned = scanned.unwrap_or_else(|reason| Err(FormatError::data(file.file.path(), reason)));
-            let failed = scanned.is_err();
-            found.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(scanned);
-            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if failed || reports && !progress(done, groups.len()) {
-                stopped.store(true, Ordering::Relaxed);
+    for_each_part(groups.len(), files.files()[0].file.path(), progress, |part| {
+        let (file, group) = groups[part];
+        let file = &files.files()[file];
+        catch_panic(|| scan_group(file, group, chosen))
+            .unwrap_or_else(|reason| Err(FormatError::data(file.file.path(), reason)))
+    })
+}
+
+/// Appends the pages and lengths of row groups to a kept index.
+fn encode(groups: &[ScannedGroup]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for group in groups {
+        for column in &group.pages {
+            let (start, length) = column.dictionary.unwrap_or((u64::MAX, 0));
+            bytes.extend_from_slice(&start.to_le_bytes());
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(&(column.pages.len() as u64).to_le_bytes());
+            for page in &column.pages {
+                bytes.extend_from_slice(&page.start.to_le_bytes());
+                bytes.extend_from_slice(&page.bytes.to_le_bytes());
+                bytes.extend_from_slice(&page.first_row.to_le_bytes());
+                bytes.push(u8::from(page.is_within_row));
             }
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|| work(false));
-        }
-        work(true);
-    });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let stopped = || FormatError::new(FormatErrorKind::Io, Path::new("index"), "it was interrupted");
-    // The first error in the order of files.
-    if let Some(error) = found.iter().flatten().find_map(|group| group.as_ref().err()) {
-        return Err(error.clone());
+        append_list(&mut bytes, &group.lengths);
     }
-    found.into_iter().map(|group| group.unwrap_or_else(|| Err(stopped()))).collect()
+    bytes
 }
+
+/// The row groups of a kept index, if it has as many groups and columns.
+fn decode(bytes: &[u8], groups: usize, columns: usize) -> Option<Vec<ScannedGroup>> {
+    let mut numbers = Numbers(bytes);
+    let column = |numbers: &mut Numbers<'_>| {
+        let (start, bytes) = (numbers.u64()?, numbers.u32()?);
+        let dictionary = (start != u64::MAX).then_some((start, bytes));
+        let count = numbers.count(PAGE_BYTES)?;
+        let page = |_| {
+            let (start, bytes, first_row) = (numbers.u64()?, numbers.u32()?, numbers.u32()?);
+            Some(PagePlace { start, bytes, first_row, is_within_row: numbers.byte()? != 0 })
+        };
+        let pages = (0..count).map(page).collect::<Option<Vec<_>>>()?;
+        Some(ColumnPages { dictionary, pages })
+    };
+    let mut group = || {
+        let pages = (0..columns).map(|_| column(&mut numbers)).collect::<Option<Vec<_>>>()?;
+        Some(ScannedGroup { pages, lengths: numbers.list()? })
+    };
+    let found = (0..groups).map(|_| group()).collect::<Option<Vec<_>>>()?;
+    numbers.0.is_empty().then_some(found)
+}
+
+/// The bytes of a page in a kept index.
+const PAGE_BYTES: usize = 17;
 
 fn scan_group(file: &ParquetFile, group: usize, chosen: &[(usize, bool)]) -> Result<ScannedGroup> {
     let metadata = file.metadata.row_group(group);
@@ -201,7 +225,11 @@ fn scan_group(file: &ParquetFile, group: usize, chosen: &[(usize, bool)]) -> Res
     for &(place, allows_null) in chosen {
         let column = &file.columns[place];
         let mut lengths = Vec::new();
-        let found = scan_column(&file.file, metadata, column.leaf, allows_null, &mut lengths);
+        let extent = match column.layout {
+            Ok(ColumnLayout::Fixed(_, extent)) if column.is_list => Some(extent),
+            _ => None,
+        };
+        let found = scan_column(&file.file, metadata, column.leaf, extent, allows_null, &mut lengths);
         pages.push(found.map_err(|error| error.of_column(&column.name))?);
         if let Ok(ColumnLayout::Fixed(_, extent)) = column.layout
             && let Some(row) = lengths.iter().position(|&length| length as usize != extent)

@@ -9,7 +9,6 @@ mod columns;
 mod decode;
 mod files;
 mod index;
-mod kept_index;
 mod levels;
 mod pages;
 mod scan;

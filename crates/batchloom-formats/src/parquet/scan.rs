@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parquet::column::page::PageReader;
+use parquet::column::page::{PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -72,6 +72,8 @@ pub(crate) struct ScannedGroup {
 
 /// Finds the pages of a column in a row group; the length of each list is added to `lengths` if the column has lists.
 ///
+/// Lists that all have `extent` elements are not decompressed either, as long as the elements of each page make whole rows.
+///
 /// # Errors
 /// The pages are damaged, or hold another number of rows than the row group; a list, or an element where none may be null,
 /// is null.
@@ -79,36 +81,112 @@ pub(crate) fn scan_column(
     file: &Arc<DataFile>,
     group: &RowGroupMetaData,
     leaf: usize,
+    extent: Option<usize>,
     allows_null: bool,
     lengths: &mut Vec<u32>,
 ) -> Result<ColumnPages> {
-    let column = group.column(leaf);
+    if let Some(extent) = extent
+        && let Some(pages) = scan_headers(file, group, leaf, extent)?
+    {
+        return Ok(pages);
+    }
+    scan_levels(file, group, leaf, allows_null, lengths)
+}
+
+/// Finds the pages of a column of which each row has `extent` elements, by headers alone; `None` if a page does not have
+/// whole rows.
+fn scan_headers(
+    file: &Arc<DataFile>,
+    group: &RowGroupMetaData,
+    leaf: usize,
+    extent: usize,
+) -> Result<Option<ColumnPages>> {
+    let (mut found, mut elements) = (ColumnPages::default(), 0_u64);
+    let is_whole = |elements: u64| elements.checked_rem(extent as u64) == Some(0);
+    let mut starts = Vec::new();
+    let rows = walk_pages(file, group, leaf, |reader, start, header| {
+        starts.push(start);
+        reader.skip_next_page()?;
+        if header.is_dict {
+            found.dictionary = Some((start, 0));
+            return Ok(());
+        }
+        let first_row =
+            elements.checked_div(extent as u64).and_then(|row| u32::try_from(row).ok()).unwrap_or(u32::MAX);
+        found.pages.push(PagePlace { start, bytes: 0, first_row, is_within_row: !is_whole(elements) });
+        elements += header.num_levels.unwrap_or(0) as u64;
+        Ok(())
+    })?;
+    if found.pages.iter().any(|page| page.is_within_row)
+        || Some(elements) != u64::from(rows).checked_mul(extent as u64)
+    {
+        return Ok(None);
+    }
+    add_sizes(file, &mut found, &starts, column_end(group, leaf))?;
+    Ok(Some(found))
+}
+
+/// The end of a column in its file.
+fn column_end(group: &RowGroupMetaData, leaf: usize) -> u64 {
+    let (start, length) = group.column(leaf).byte_range();
+    start.saturating_add(length)
+}
+
+/// Calls `each` with the reader of pages before every page, the first byte of its header, and what its header says.
+/// Returns the number of rows of the row group.
+fn walk_pages(
+    file: &Arc<DataFile>,
+    group: &RowGroupMetaData,
+    leaf: usize,
+    mut each: impl FnMut(
+        &mut SerializedPageReader<Noting>,
+        u64,
+        PageMetadata,
+    ) -> std::result::Result<(), ParquetError>,
+) -> Result<u32> {
     let rows = u32::try_from(group.num_rows());
     let rows = rows.map_err(|_| FormatError::data(file.path(), "a row group has 2^32 rows or more"))?;
     let noting = Arc::new(Noting { file: file.clone(), header: AtomicU64::new(0) });
-    let wrong = |error: &ParquetError| damaged(file, error);
-    let end = column.byte_range().0.saturating_add(column.byte_range().1);
-    let mut reader = SerializedPageReader::new(noting.clone(), column, rows as usize, None)
-        .map_err(|error| wrong(&error))?;
-    let descriptor = column.column_descr();
+    let mut walk = || {
+        let mut reader = SerializedPageReader::new(noting.clone(), group.column(leaf), rows as usize, None)?;
+        while let Some(header) = reader.peek_next_page()? {
+            each(&mut reader, noting.header.load(Ordering::Relaxed), header)?;
+        }
+        Ok(())
+    };
+    walk().map_err(|error: ParquetError| damaged(file, &error))?;
+    Ok(rows)
+}
+
+/// Finds the pages of a column; those of lists are decompressed for their levels.
+fn scan_levels(
+    file: &Arc<DataFile>,
+    group: &RowGroupMetaData,
+    leaf: usize,
+    allows_null: bool,
+    lengths: &mut Vec<u32>,
+) -> Result<ColumnPages> {
+    let descriptor = group.column(leaf).column_descr();
     let is_list = descriptor.max_rep_level() > 0;
     let mut decoder = RowDecoder::new(descriptor, None, allows_null.then_some(&[][..]));
     let (mut found, mut first_row) = (ColumnPages::default(), 0_u32);
-    let mut starts = Vec::new();
-    while let Some(header) = reader.peek_next_page().map_err(|error| wrong(&error))? {
-        let start = noting.header.load(Ordering::Relaxed);
+    let (mut starts, mut wrong) = (Vec::new(), None);
+    let rows = walk_pages(file, group, leaf, |reader, start, header| {
         starts.push(start);
+        if header.is_dict || !is_list {
+            reader.skip_next_page()?;
+        }
         if header.is_dict {
             found.dictionary = Some((start, 0));
-            reader.skip_next_page().map_err(|error| wrong(&error))?;
-            continue;
+            return Ok(());
         }
         let before = first_row;
         let is_within_row = if is_list {
             let (rows, elements) = (decoder.rows().starts.len(), decoder.rows().elements);
-            let page = reader.get_next_page().map_err(|error| wrong(&error))?;
-            if let Some(page) = page {
-                decoder.add(&page).map_err(|error| describe_wrong(file, error))?;
+            if let Some(page) = reader.get_next_page()?
+                && let Err(error) = decoder.add(&page)
+            {
+                wrong.get_or_insert(error);
             }
             let decoded = decoder.rows();
             first_row = u32::try_from(decoded.starts.len()).unwrap_or(u32::MAX);
@@ -116,16 +194,19 @@ pub(crate) fn scan_column(
         } else {
             let levels = u32::try_from(header.num_levels.unwrap_or(0)).unwrap_or(u32::MAX);
             first_row = first_row.saturating_add(levels);
-            reader.skip_next_page().map_err(|error| wrong(&error))?;
             false
         };
         found.pages.push(PagePlace { start, bytes: 0, first_row: before, is_within_row });
+        Ok(())
+    })?;
+    if let Some(wrong) = wrong {
+        return Err(describe_wrong(file, wrong));
     }
     if first_row != rows {
         let reason = format!("its pages hold {first_row} rows of a row group of {rows}");
         return Err(FormatError::data(file.path(), reason));
     }
-    add_sizes(file, &mut found, &starts, end)?;
+    add_sizes(file, &mut found, &starts, column_end(group, leaf))?;
     if is_list {
         let decoded = decoder.finish();
         let ends = decoded.starts.iter().skip(1).copied().chain([decoded.elements]);

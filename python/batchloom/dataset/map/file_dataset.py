@@ -69,7 +69,7 @@ class FileSource(ChunkSource):
         self.files, self._open, self._chunks = files, open_chunks, open_chunks()
         lengths = self._chunks.lengths()
         self.lengths: Array | None = None if lengths is None else numpy.from_dlpack(lengths)
-        super().__init__(numpy.from_dlpack(self._chunks.sizes()).astype(numpy.int64), self._read)
+        super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
         self._structures = Structures()
         example = {name: numpy.zeros(0) for name in self._chunks.names()}
         self._structure, _ = self._structures.take_apart(example, 1, {})
