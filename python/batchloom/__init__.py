@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from batchloom.errors import RangeError as RangeError
     from batchloom.errors import SampleError as SampleError
     from batchloom.errors import StateError as StateError
+    from batchloom.formats.open import open as open
     from batchloom.integrations.ray import from_ray as from_ray
     from batchloom.loader.digest import BatchDigest as BatchDigest
     from batchloom.loader.interleave import interleave as interleave
@@ -157,6 +158,7 @@ _NAMES = {
         "SampleError",
         "StateError",
     ),
+    "batchloom.formats.open": ("open",),
     "batchloom.loader.digest": ("BatchDigest",),
     "batchloom.loader.interleave": ("interleave",),
     "batchloom.loader.loader": ("DataLoader",),

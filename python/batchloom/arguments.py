@@ -180,6 +180,16 @@ MEANINGS: dict[str, dict[str, str]] = {
         **_stand_for("sizes", "lengths"),
     },
     "ConcatDataset": _OF_DATASET,
+    "open": {
+        **_OF_DATASET,
+        **_PADDING,
+        **_stand_for("columns", "fields", "usecols", "features"),
+        **_stand_for("kind", "mode", "type"),
+        **_stand_for("format", "filetype", "suffix"),
+        **_stand_for("fn", "transform", "decode", "map_fn"),
+        **_stand_for("header", "offset", "skip"),
+        **_stand_for("source, the first argument", "path", "paths", "data_files", "urls", "files"),
+    },
     "Mixture": {
         **_OF_DATASET,
         **_stand_for("weights", "probabilities", "probs", "proportions"),
@@ -260,10 +270,10 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any, others: 
     known = {name for kind in kinds for name in kind.__annotations__} if keywords else set()
     for name in keywords:
         if name not in known:
-            raise _make_unknown_keyword_error(owner, name, {*known, *others})
+            raise make_unknown_keyword_error(owner, name, {*known, *others})
 
 
-def _make_unknown_keyword_error(owner: str, name: str, known: Iterable[str]) -> TypeError:
+def make_unknown_keyword_error(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for a keyword that ``owner`` does not have, with the keyword that is meant, if one is likely.
 
     Args:
@@ -271,12 +281,12 @@ def _make_unknown_keyword_error(owner: str, name: str, known: Iterable[str]) -> 
         name: The keyword.
         known: The keywords that there are.
     """
-    alike = MEANINGS.get(owner, {}).get(name) or _find_alike(name, known)
+    alike = MEANINGS.get(owner, {}).get(name) or find_alike(name, known)
     meant = "" if alike is None else f"; did you mean {alike}?"
     return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
 
 
-def _find_alike(name: str, known: Iterable[str]) -> str | None:
+def find_alike(name: str, known: Iterable[str]) -> str | None:
     """Return the name that is spelled most like another; ``None`` where none is alike."""
     import difflib
 
@@ -307,7 +317,7 @@ def answer_unknown_keywords(kind: Class) -> Class:
             unknown = next((name for name in keywords if name not in named), None)
             if unknown is None or takes_fields:
                 raise
-            raise _make_unknown_keyword_error(owner, unknown, named) from None
+            raise make_unknown_keyword_error(owner, unknown, named) from None
 
     kind.__init__ = initialise  # type: ignore[misc]
     return kind
@@ -322,8 +332,8 @@ def _refuse_options_among_fields(owner: str, keywords: Mapping[str, Any], named:
     for name, value in keywords.items():
         if name in named or not isinstance(value, Number | str | None):
             continue
-        if name in MEANINGS[owner] or _find_alike(name, named) is not None:
-            raise _make_unknown_keyword_error(owner, name, named)
+        if name in MEANINGS[owner] or find_alike(name, named) is not None:
+            raise make_unknown_keyword_error(owner, name, named)
 
 
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

@@ -17,6 +17,7 @@ LAYERS = (
     ("collate", "plan"),
     ("device",),
     ("dataset",),
+    ("formats",),
     ("delivery",),
     ("loader",),
     ("integrations",),
@@ -142,8 +143,8 @@ def test_the_map_is_small():
     arrows = {(room(name), room(other)) for name, others in IMPORTS.items() for other in others} - {
         (each, each) for each in rooms
     }
-    assert len(rooms) <= 17
-    assert len([each for each, _ in arrows if each]) <= 63
+    assert len(rooms) <= 18
+    assert len([each for each, _ in arrows if each]) <= 68
 
 
 def test_no_file_imports_the_package_itself():

@@ -1,0 +1,11 @@
+//! The laws of readers of files.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod parquet;
+mod written;

@@ -1,0 +1,64 @@
+"""`bl.open`: files as a dataset.
+
+Promise: whatever is wrong with an argument is an error before a file is read. What can be known to be wrong with a file
+is one before the first batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError
+from batchloom.formats.files import find_files
+from batchloom.formats.kinds import require_keywords
+from batchloom.formats.options import NAMES, OF_ALL, OpenOptions
+from batchloom.formats.registry import find_format, require_taken
+
+
+def open(source: Any, **keywords: Any) -> Dataset[Any]:
+    """Return the dataset of files, as they are.
+
+        rows = bl.open("data/*.npy")
+        tensors = bl.open("features.safetensors", columns=["x", "y"])
+        tokens = bl.open("shards/{000..019}.bin", dtype="uint16", seq_len=1024)
+        loader = bl.DataLoader(rows, batch_size=64, shuffle=True)
+
+    Several files are one dataset, in natural order (``shard-2`` before ``shard-10``): their columns have one type, and
+    rows of one shape. The format follows from the names of files, or from their first bytes. A sample is what the kind
+    of dataset has for one: a row, a sequence of any length, a piece of a stream of tokens, a window.
+
+    Files whose values have places that are known are mapped: nothing is read before its batch is formed, samples are
+    shuffled over all files, and opening takes the time of headers. So are arrays of NumPy, archives that are not
+    compressed, safetensors and tokens.
+
+    Args:
+        source: A path, a pattern (``"data/*.npy"``, with ``**`` for folders in folders and ``{000..011}`` for
+            numbers), a folder, or a list of these.
+        **keywords: Options by name.
+
+            *Which files, columns and samples* (:class:`~batchloom.formats.options.OpenOptions`): ``columns``, ``kind``,
+            ``format``, ``nulls``, ``dtype``, ``header``, ``memory``, ``chunks_open``, ``fn``.
+
+            *The dataset* (the class of the kind): its own keywords, as ``seq_len`` of a
+            :class:`batchloom.TokenDataset` or ``input_len`` of a :class:`batchloom.WindowDataset`. Kind ``"groups"``
+            takes the column of group ids as ``id``.
+
+    Raises:
+        ArgumentError: An argument makes no sense, a column does not exist, or a format has no use for an option.
+        DataError: A file that does not exist, is damaged, or differs from the files before it; nulls.
+        DTypeError: A type that makes no tensor, or columns of several types in one matrix.
+        TypeError: A keyword that neither files nor the kind have.
+    """
+    options = OpenOptions(
+        **{name: value for name, value in keywords.items() if name in NAMES},
+        more={name: value for name, value in keywords.items() if name not in NAMES},
+    )
+    if options.kind is not None:
+        require_keywords(options.kind, options.more, NAMES)
+    if hasattr(type(source), "with_format") or hasattr(type(source), "__dataframe__"):
+        raise ArgumentError(f"source is a {type(source).__name__}; expected files")
+    found = find_format(find_files(source), options.format)
+    require_taken(found.format, options.given, OF_ALL)
+    dataset: Dataset[Any] = found.format.open_files(found.files, options)
+    return dataset
