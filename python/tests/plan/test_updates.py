@@ -142,7 +142,7 @@ def test_updates_are_refused_before_any_work():
             bl.Plan(10, 2, accumulate=accumulate)
     with refused(bl.ArgumentError, "balance_within", "'step'"):
         bl.Plan(sizes=SPREAD, batch_size=2, balance_within="step")
-    for options, missing in (({"accumulate": 2}, "balance"), ({"balance": True}, "accumulate")):
+    for options, missing in (({"accumulate": 2}, "not balanced"), ({"balance": True}, "has one step")):
         with refused(bl.ArgumentError, "balance_within", missing):
             bl.Plan(sizes=SPREAD, batch_size=2, balance_within="update", **options)
     plan = bl.Plan(sizes=SPREAD, batch_size=2, accumulate=3)

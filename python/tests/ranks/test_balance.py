@@ -222,3 +222,30 @@ def test_statistics_name_the_cost_that_they_are_asked_for(tmp_path):
     for owner in (bl.Plan, bl.BatchSampler):
         with pytest.raises(TypeError, match="cost"):
             owner(9, batch_size=1, cost=model)
+
+
+def few_bins(bins):
+    """Samples that best fit puts into one bin less than even bins need, which are ``bins``."""
+    return bl.Packing(1000, pool="all"), [200] * bins + [100] * ((bins - 1) * 10 - 2 * bins)
+
+
+def more_bins(bins):
+    """Samples that even bins need one more for than the ``bins`` of their elements, and best fit fills otherwise."""
+    sizes = [992] * (bins - 4) + [500] * 4 + [492] * 4 + [125] * 8
+    return bl.Packing(1000, pool="all", order="decreasing"), sizes
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_even"),
+    [(few_bins(128), False), (few_bins(129), True), (more_bins(249), False), (more_bins(250), True)],
+    ids=["128 bins", "129 bins", "more than 4 in a thousand", "4 in a thousand"],
+)
+def test_even_packs_give_way_to_best_fit_at_their_limits(samples, is_even):
+    """One bin more is much for up to 128 bins, and four in a thousand are for more."""
+    rule, sizes = samples
+    plan = bl.Plan(sizes=sizes, batching=rule, shuffle=True, balance=True)
+    found = sorted(sum(sizes[sample] for sample in batch) for batch in batches_of(plan))
+    loads, chosen = balance.even_packs(rule, range(len(sizes)), sizes, shuffle=True)
+    assert found == loads
+    assert (chosen is not None) == is_even
+    assert (found == sorted(batching.best_fit(rule, range(len(sizes)), sizes, shuffle=True))) != is_even
