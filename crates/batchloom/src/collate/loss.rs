@@ -96,6 +96,7 @@ impl LossWeight {
     }
 
     /// The weight of each label of a member that counts.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are rounded to the type that losses have")]
     fn weigh(&self, members: &Members, counts: &[bool]) -> f32 {
         let sharing = if self.is_shared { counts.iter().filter(|&&counts| counts).count().max(1) } else { 1 };
         // A denominator is at least 1; both are far below 2^53.
