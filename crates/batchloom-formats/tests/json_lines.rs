@@ -125,7 +125,10 @@ fn errors_name_sample_key_and_place() {
     let cases = [
         ("{\"a\": 1}\n{\"b\": 2}\n", "column a: sample 1: the line has no such key"),
         ("{\"a\": 1}\n{\"a\": \"x\"}\n", "sample 1: a text is no number (byte 6 of the line)"),
-        ("{\"a\": [1]}\n{\"a\": 2}\n", "column a: it is a list in some lines and a single value in other lines"),
+        (
+            "{\"a\": [1]}\n{\"a\": 2}\n",
+            "column a: it is a list in some lines and a single value in other lines",
+        ),
         ("{\"a\": [1]}\n{\"a\": [[2]]}\n", "sample 1: a list in a list is no number"),
         ("{\"a\": 1}\n\n{\"a\": null}\n", "column a: a value is null; expected a number in each, or nulls="),
         ("{\"a\": 1}\n{\"a\": 2\n", "sample 1: it ends within a value"),
@@ -146,7 +149,8 @@ fn errors_name_sample_key_and_place() {
 
 #[test]
 fn whole_numbers_among_real_ones_are_real_and_nulls_have_a_value() {
-    let (_folder, source) = open("{\"a\": 1, \"b\": [3]}\n{\"a\": 2.5, \"b\": [null, -4]}\n", &["a", "b"], &[None, Some(-1.0)]);
+    let (_folder, source) =
+        open("{\"a\": 1, \"b\": [3]}\n{\"a\": 2.5, \"b\": [null, -4]}\n", &["a", "b"], &[None, Some(-1.0)]);
     let fields = source.unwrap().read_chunk(0).unwrap();
     let ChunkField::Rows(rows) = &fields[0] else { panic!("rows") };
     assert_eq!((rows.dtype(), rows.as_slice::<f64>()), (DType::F64, Some(&[1.0, 2.5][..])));
@@ -166,7 +170,8 @@ fn long_lines_and_long_files_are_cut_at_lines() {
     }
     fs::write(&path, &text).unwrap();
     let keys = ["list".to_owned(), "row".to_owned()];
-    let source = JsonLines::open([&path]).unwrap().source(&keys, &keys, &[], false, None, &|_, _| true).unwrap();
+    let source =
+        JsonLines::open([&path]).unwrap().source(&keys, &keys, &[], false, None, &|_, _| true).unwrap();
     assert!(source.chunks().len() > 4);
     let mut rows = Vec::new();
     for chunk in 0..source.chunks().len() {
