@@ -58,6 +58,11 @@ impl FormatError {
         Self { column: Some(column.to_owned()), ..self }
     }
 
+    /// The same error, with the place in the file before its reason.
+    pub(crate) fn at(self, place: &str) -> Self {
+        Self { reason: format!("{place}: {}", self.reason), ..self }
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> FormatErrorKind {
         self.kind

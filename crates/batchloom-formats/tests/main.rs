@@ -7,5 +7,6 @@
     reason = "tests"
 )]
 
+mod json_lines;
 mod parquet;
 mod written;

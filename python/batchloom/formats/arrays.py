@@ -52,7 +52,8 @@ def open_arrays(
         raise ArgumentError(f"columns is given, and {files[0]} holds one array; expected columns=None")
     columns = {} if is_alone else choose_for_kind(available, options, files[0])
     wanted = {name for column in columns.values() for name in column.names} or {ALONE}
-    held = [{name: found[name] for name in found if name in wanted} for found in arrays]
+    takes_all = options.columns is None
+    held = [{name: found[name] for name in found if takes_all or name in wanted} for found in arrays]
     for file, found in zip(files, held, strict=True):
         for name, array in found.items():
             _require_rows(file, name, array)

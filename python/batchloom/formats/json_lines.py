@@ -59,9 +59,9 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     nulls = options.nulls or {}
     numbers = tuple((name, key, nulls.get(key)) for name, key in sorted(keys.items()))
     open_chunks = OpenJsonLines(tuple(files), numbers, kind == ROWS)
-    lists = [name for name, key in keys.items() if words[key] == "list"]
+    are_lists = {name: words[key] == "list" for name, key in keys.items()}
     window = window_size(options.chunks_open, options.memory)
-    return FileDataset(files, open_chunks, lists, window, options.on_error or "raise")
+    return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
 
 
 class OpenJsonLines:

@@ -2,7 +2,8 @@
 
 Promises:
 
-- An array that `numpy.savez` wrote is mapped at its place in the archive, and not read before a batch is formed.
+- An array that `numpy.savez` wrote is mapped at its place in the archive, where its bytes are checked by no sum. Where
+  elements do not lie at multiples of their size, as the directory of an archive leaves them, the engine copies it once.
 - Arrays of `numpy.savez_compressed` are decompressed once, into memory, and only those that are chosen.
 """
 

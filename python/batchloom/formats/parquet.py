@@ -82,11 +82,11 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         _choose_field(name, column, columns, options)
         for name, column in _leave_out_attention(opened, columns, chosen, files[0]).items()
     ]
-    lists = [field.name for field in fields if columns[field.columns[0]].word == LIST]
+    are_lists = {field.name: columns[field.columns[0]].word == LIST for field in fields}
     window = window_size(options.chunks_open, options.memory)
     open_chunks = OpenParquet(tuple(files), tuple(fields), kind == ROWS)
     try:
-        return FileDataset(files, open_chunks, lists, window, options.on_error or "raise")
+        return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
     except UnsupportedFileError as error:
         return read_whole(files, options, str(error))
 

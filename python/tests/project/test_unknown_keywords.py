@@ -8,6 +8,7 @@ import batchloom as bl
 import numpy
 import pytest
 from batchloom.arguments import MEANINGS
+from batchloom.formats.options import NAMES
 from batchloom.loader.keywords import LoaderKeywords
 from refusals import refused
 
@@ -131,6 +132,8 @@ def keywords_of(kind):
     """The keywords that a class takes."""
     if kind in (bl.DataLoader, bl.Plan, bl.BatchSampler):
         return {*LoaderKeywords.__annotations__, "batch_size", "shuffle", "samples", "epoch"}
+    if kind is bl.open:
+        return {"source", *NAMES}
     return {name for name, each in inspect.signature(kind).parameters.items() if each.kind is not each.VAR_KEYWORD}
 
 

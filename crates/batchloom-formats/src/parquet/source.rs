@@ -176,28 +176,27 @@ impl ParquetSource {
         let pages = &group.pages[place];
         let held = pages.holding(rows);
         let before = held.first().map_or(0, |page| page.first_row);
-        let named = |error: FormatError| error.of_column(name);
         let null = null.and_then(|null| stored_null(null, info));
         let elements = self.count_elements(group, info, pages, held);
         let decoded = self.decode(group, metadata, info, (pages.dictionary, held), elements, null.as_deref());
-        let decoded = decoded.map_err(|wrong| match wrong {
-            Wrong::Read(error) => named(error),
-            Wrong::Rows(wrong) => {
-                named(describe_rows(file.file.path(), wrong, group.first_row + u64::from(before)))
-            }
-        })?;
-        let skipped = (rows.start - before) as usize;
-        let count = (rows.end - rows.start) as usize;
-        let layout = self.layout_of(info);
-        field_of(info, layout, decoded, skipped, count).map_err(|reason| {
-            named(self.wrong(
-                group,
-                format!(
-                    "rows {} to {}: {reason}",
-                    group.first_row + u64::from(rows.start),
-                    group.first_row + u64::from(rows.end)
-                ),
-            ))
+        let read = decoded.map_err(|wrong| match wrong {
+            Wrong::Read(error) => error,
+            Wrong::Rows(wrong) => describe_rows(
+                file.file.path(),
+                wrong,
+                group.first_row - self.index.first_row_of(group.file) + u64::from(before),
+            ),
+        });
+        let field = read.and_then(|decoded| {
+            let skipped = (rows.start - before) as usize;
+            let count = (rows.end - rows.start) as usize;
+            let field = field_of(info, self.layout_of(info), decoded, skipped, count);
+            field.map_err(|reason| self.wrong(group, reason))
+        });
+        let place = |row: u32| group.first_row - self.index.first_row_of(group.file) + u64::from(row);
+        field.map_err(|error| {
+            let rows = format!("rows {} to {}", place(rows.start), place(rows.end).saturating_sub(1));
+            error.at(&rows).of_column(name)
         })
     }
 

@@ -8,7 +8,7 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -38,11 +38,18 @@ class FileDataset(ChunkedDataset):
     """
 
     def __init__(
-        self, files: Sequence[str], open_chunks: OpenChunks, lists: Sequence[str], window: WindowSize, on_error: str
+        self,
+        files: Sequence[str],
+        open_chunks: OpenChunks,
+        fields: Mapping[str, bool],
+        window: WindowSize,
+        on_error: str = "raise",
     ) -> None:
-        source = FileSource(tuple(files), open_chunks)
+        """Open the chunks of files, whose ``fields`` say by name whether a field has lists that differ in length."""
+        source = FileSource(tuple(files), open_chunks, tuple(fields))
         # Fields of one shape are not as long as the lists beside them.
-        options = ReadOptions(None if source.lengths is None else tuple(lists), on_error)
+        lists = tuple(name for name, is_list in fields.items() if is_list)
+        options = ReadOptions(None if source.lengths is None else lists, on_error)
         self._samples = ChunkSamples(source, source.lengths, options, window)
 
     @property
@@ -62,20 +69,21 @@ class FileSource(ChunkSource):
 
     Attributes:
         files: The paths of the files.
+        names: The names of the fields, in the order in which samples have them.
         lengths: The length of the lists of each sample; ``None`` if no field has lists that differ in length.
     """
 
-    def __init__(self, files: tuple[str, ...], open_chunks: OpenChunks) -> None:
-        self.files, self._open, self._chunks = files, open_chunks, open_chunks()
+    def __init__(self, files: tuple[str, ...], open_chunks: OpenChunks, names: tuple[str, ...]) -> None:
+        self.files, self.names, self._open, self._chunks = files, names, open_chunks, open_chunks()
         lengths = self._chunks.lengths()
         self.lengths: Array | None = None if lengths is None else numpy.from_dlpack(lengths)
         super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
         self._structures = Structures()
-        example = {name: numpy.zeros(0) for name in self._chunks.names()}
+        example = {name: numpy.zeros(0) for name in names}
         self._structure, _ = self._structures.take_apart(example, 1, {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileSource, (self.files, self._open)
+        return FileSource, (self.files, self._open, self.names)
 
     @property
     def structures(self) -> Structures:
@@ -99,7 +107,8 @@ class FileSource(ChunkSource):
     def _sample(self, number: int) -> dict[str, Array]:
         sizes = _native.borrow(self.sizes, "sizes")
         engine = self.engine(sizes, None, None, False, 1, None)
-        return {name: numpy.from_dlpack(tensor) for name, tensor in engine.sample(number)}
+        found = {name: numpy.from_dlpack(tensor) for name, tensor in engine.sample(number)}
+        return {name: found[name] for name in self.names}
 
     def _read(self, chunk: int) -> list[dict[str, Array]]:
         first = self.first(chunk)
