@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from batchloom.errors import ArgumentError, DataError
 
+# The format of a folder that is read as a whole.
+FOLDER = "hugging_face"
+
 # The bytes at the beginning of a file that tell formats apart.
 LOOKED_AT = 512
 
@@ -41,7 +44,7 @@ class Format:
         name: Its name, as the option ``format`` takes it.
         title: Its name in messages.
         suffixes: The ends of the names of its files.
-        module: The module whose ``open_files(files, options)`` returns a dataset.
+        module: The module, with ``open_files(files, options)``, which returns a dataset.
         takes: The options that it has a use for, beside ``columns``, ``kind`` and ``format``.
         is_begun_by: Returns whether the first bytes of a file are its own; ``None`` where nothing marks them.
     """
@@ -62,6 +65,15 @@ FORMATS = (
     Format("npy", "NumPy arrays", (".npy",), "npy", (), _begins(b"\x93NUMPY")),
     Format("npz", "NumPy archives", (".npz",), "npz", (), _begins(b"PK\x03\x04", b"PK\x05\x06")),
     Format("safetensors", "safetensors", (".safetensors",), "safetensors", (), _is_safetensors),
+    Format(
+        "arrow",
+        "Arrow IPC",
+        (".arrow", ".arrows", ".feather", ".ipc"),
+        "arrow",
+        ("nulls", "memory", "chunks_open"),
+        _begins(b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+    Format("hugging_face", "folders of datasets", (), "hugging_face", ("nulls",)),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""
@@ -89,7 +101,7 @@ def find_format(files: Sequence[str], name: str | None) -> FoundFormat:
         DataError: Files are of several formats, or of none that is known.
     """
     if name is not None:
-        return FoundFormat(_by_name(name), list(files))
+        return FoundFormat(name_format(name), list(files))
     formats = {file: _format_of(file) for file in files}
     known = {file: found for file, found in formats.items() if found is not None}
     if not known:
@@ -123,7 +135,12 @@ def require_taken(found: Format, given: Sequence[str], always: Sequence[str]) ->
             )
 
 
-def _by_name(name: object) -> Format:
+def name_format(name: object) -> Format:
+    """Return the format of a name.
+
+    Raises:
+        ArgumentError: No format has this name.
+    """
     found = next((each for each in FORMATS if each.name == name), None)
     if found is None:
         raise ArgumentError(f"format is {name!r}; expected {' or '.join(repr(each.name) for each in FORMATS)}")
@@ -131,14 +148,14 @@ def _by_name(name: object) -> Format:
 
 
 def _format_of(file: str) -> Format | None:
-    """Return the format of a file; ``None`` where neither its name nor its first bytes are those of one.
+    """Return the format of a file; ``None`` where neither its name nor its first bytes fit one.
 
     Raises:
         DataError: Its first bytes are another format than its name.
     """
+    if os.path.isdir(file):  # which nothing but a folder of datasets is
+        return name_format(FOLDER)
     named = next((each for each in FORMATS if file.lower().endswith(each.suffixes)), None)
-    if os.path.isdir(file):
-        return named
     head = _read_head(file)
     begun = next((each for each in FORMATS if each.is_begun_by is not None and each.is_begun_by(head)), None)
     if named is None:
