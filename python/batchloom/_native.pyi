@@ -13,10 +13,13 @@ __all__ = [
     "Conversion",
     "Dataset",
     "Draws",
+    "FileChunks",
     "Groups",
     "HostViews",
     "Iteration",
+    "JsonLines",
     "Loader",
+    "ParquetFiles",
     "PartEnd",
     "PlacementRequest",
     "Plan",
@@ -47,6 +50,7 @@ __all__ = [
     "fit_cost",
     "forked",
     "launched",
+    "line_places",
     "measure",
     "micro_batches",
     "restore_order",
@@ -80,6 +84,7 @@ def fit_cost(
 ) -> tuple[tuple[float, float, float], float, float]: ...
 def forked() -> None: ...
 def launched() -> tuple[int, int] | None: ...
+def line_places(path: str) -> Tensor: ...
 def measure(samples: int, length: int, timed: Callable[[], float]) -> float: ...
 def micro_batches(
     lengths: Tensor,
@@ -183,6 +188,7 @@ class Dataset:
     @staticmethod
     def in_chunks(
         reader: Any,
+        structure: tuple[list[str], str] | None,
         chunk_sizes: Tensor,
         lengths: Tensor | None,
         variable: list[str] | None,
@@ -234,6 +240,40 @@ class Conversion:
 def conversions(
     dataset: Dataset, rule: Rule, fields: list[_FieldOptions], slots: Sequence[_FieldSlot]
 ) -> list[Conversion]: ...
+
+@final
+class FileChunks:
+    def sizes(self) -> Tensor: ...
+    def names(self) -> list[str]: ...
+    def lengths(self) -> Tensor | None: ...
+
+@final
+class JsonLines:
+    def __new__(cls, paths: list[str]) -> JsonLines: ...
+    def columns(self) -> list[tuple[str, str]]: ...
+    def open(
+        self,
+        names: list[str],
+        keys: list[str],
+        nulls: list[float | None],
+        as_rows: bool,
+        cache: str | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> FileChunks: ...
+
+@final
+class ParquetFiles:
+    def __new__(cls, paths: list[str]) -> ParquetFiles: ...
+    def columns(self) -> list[tuple[str, str, str | None, int | None, str | None]]: ...
+    def rows(self) -> list[int]: ...
+    def is_always(self, column: str, value: int) -> bool: ...
+    def open(
+        self,
+        fields: list[tuple[str, list[str], bool, float | None]],
+        as_rows: bool,
+        cache: str | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> FileChunks: ...
 
 @final
 class Groups:

@@ -16,6 +16,10 @@ class DataError(Error, ValueError):
     """The data cannot be batched: lengths differ, samples are missing, or arrays changed while a loader used them."""
 
 
+class UnsupportedFileError(DataError):
+    """A sound file in a form that the reader of its format does not know."""
+
+
 class DTypeError(Error, TypeError):
     """An element type that batchloom or the requested framework does not support."""
 

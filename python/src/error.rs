@@ -15,11 +15,12 @@ mod class {
     pyo3::import_exception!(batchloom.errors, RangeError);
     pyo3::import_exception!(batchloom.errors, SampleError);
     pyo3::import_exception!(batchloom.errors, StateError);
+    pyo3::import_exception!(batchloom.errors, UnsupportedFileError);
 }
 
 pub(crate) use class::{
     ArgumentError, DTypeError, DataError, DeviceError, LoaderError, OutOfMemoryError, RangeError,
-    SampleError, StateError,
+    SampleError, StateError, UnsupportedFileError,
 };
 
 /// The exception for an error of the engine.

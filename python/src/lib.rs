@@ -14,6 +14,7 @@ mod dataset;
 mod dlpack;
 mod draws;
 mod error;
+mod formats;
 mod guard;
 mod interpreter;
 mod labels;
@@ -66,6 +67,8 @@ mod _native {
     use crate::dlpack::{Tensor, borrow};
     #[pymodule_export]
     use crate::draws::Draws;
+    #[pymodule_export]
+    use crate::formats::{FileChunks, JsonLines, ParquetFiles, line_places};
     #[pymodule_export]
     use crate::interpreter::settle;
     #[pymodule_export]

@@ -26,7 +26,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     compressed = [is_compressed(file, memory) for file, memory in zip(files, memories, strict=True)]
     if any(compressed):
         return open_compressed(files, memories, options)
-    for name in ("memory", "chunks_open"):
+    for name in ("memory", "chunks_open", "on_error"):
         if name in options.given:
             raise ArgumentError(f"{name} is given, and {files[0]} is mapped, without chunks to decode; expected none")
     tables = [read_table(file, memory) for file, memory in zip(files, memories, strict=True)]

@@ -138,7 +138,7 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
     chunks.require_no_nulls()
     lengths = chunks.read_lengths(lists) if has_lengths else None
     columns = lists if has_lengths else None
-    window = {name: getattr(options, name) for name in ("memory", "chunks_open") if name in options.given}
+    window = {name: getattr(options, name) for name in ("memory", "chunks_open", "on_error") if name in options.given}
     return ChunkDataset(chunks.sizes, chunks, lengths=lengths, columns=columns, **window, **options.more)
 
 

@@ -80,6 +80,11 @@ def read_table(path: str, memory: Array) -> MappedTable:
     return MappedTable(path, memory, flatten_table(table))
 
 
+def hold_table(path: str, table: Any) -> MappedTable:
+    """Return a table in memory, which a file was read into."""
+    return MappedTable(path, numpy.zeros(0, numpy.uint8), flatten_table(table))
+
+
 def flatten_table(table: Any) -> Any:
     """Return a table with columns of structs by dotted names."""
     import pyarrow

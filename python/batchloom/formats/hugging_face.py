@@ -20,7 +20,7 @@ from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.arrow_tables import (
     MappedTable,
-    flatten_table,
+    hold_table,
     map_whole,
     open_tables,
     read_table,
@@ -84,9 +84,7 @@ def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
     shown = source.format["columns"]
     indices = getattr(source, "_indices", None)
     chosen = None if indices is None else indices.column(0).to_numpy().astype(numpy.int64)
-    table = flatten_table(source.data.table.select(shown))
-    held = MappedTable("the dataset", numpy.zeros(0, numpy.uint8), table)
-    return _open_rows([held], chosen, options)
+    return _open_rows([hold_table("the dataset", source.data.table.select(shown))], chosen, options)
 
 
 def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: OpenOptions) -> Dataset[Any]:
@@ -95,7 +93,7 @@ def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: Op
         import pyarrow
 
         whole = pyarrow.concat_tables([each.table for each in tables]).take(pyarrow.array(indices))
-        tables, indices = [MappedTable(tables[0].path, numpy.zeros(0, numpy.uint8), whole)], None
+        tables, indices = [hold_table(tables[0].path, whole)], None
     dataset = _widen(open_tables(tables, options))
     return dataset if indices is None else dataset.select(indices)
 

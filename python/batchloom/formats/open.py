@@ -38,7 +38,8 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
         **keywords: Options by name.
 
             *Which files, columns and samples* (:class:`~batchloom.formats.options.OpenOptions`): ``columns``, ``kind``,
-            ``format``, ``nulls``, ``dtype``, ``header``, ``memory``, ``chunks_open``, ``fn``.
+            ``format``, ``nulls``, ``dtype``, ``header``, ``memory``, ``chunks_open``,
+            ``on_error``, ``fn``.
 
             *The dataset* (the class of the kind): its own keywords, as ``seq_len`` of a
             :class:`batchloom.TokenDataset` or ``input_len`` of a :class:`batchloom.WindowDataset`. Kind ``"groups"``

@@ -34,6 +34,8 @@ class OpenOptions:
         header: The bytes before the tokens in each such file; ``None`` for none.
         memory: The memory for chunks, of formats whose chunks are decoded: see :class:`batchloom.ChunkDataset`.
         chunks_open: The number of chunks that are mixed at a time, in place of ``memory``.
+        on_error: ``"skip"`` gives samples of a chunk that cannot be read zeros, and a ``weight`` of 0; ``"raise"``, the
+            default, makes their batch an error. For formats whose chunks are decoded.
         fn: A function that makes a sample of what a file has of it, for formats with members such as images.
         more: The keywords of the dataset class of the kind, such as ``seq_len`` or ``input_len``.
 
@@ -49,6 +51,7 @@ class OpenOptions:
     header: int | None = None
     memory: int | str | None = None
     chunks_open: int | None = None
+    on_error: str | None = None
     fn: Any = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -59,6 +62,8 @@ class OpenOptions:
             raise ArgumentError(f"nulls is {self.nulls!r}; expected a dict of values by column, as {{'price': 0}}")
         if self.header is not None:
             object.__setattr__(self, "header", integer("header", self.header))
+        if self.on_error is not None:
+            choice("on_error", self.on_error, ("raise", "skip"))
         if self.fn is not None and not callable(self.fn):
             raise ArgumentError(f"fn is a {type(self.fn).__name__}; expected a function")
 

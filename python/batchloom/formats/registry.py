@@ -70,10 +70,26 @@ FORMATS = (
         "Arrow IPC",
         (".arrow", ".arrows", ".feather", ".ipc"),
         "arrow",
-        ("nulls", "memory", "chunks_open"),
+        ("nulls", "memory", "chunks_open", "on_error"),
         _begins(b"ARROW1", b"\xff\xff\xff\xff"),
     ),
     Format("hugging_face", "folders of datasets", (), "hugging_face", ("nulls",)),
+    Format(
+        "parquet",
+        "Parquet",
+        (".parquet", ".pq"),
+        "parquet",
+        ("nulls", "memory", "chunks_open", "on_error"),
+        _begins(b"PAR1"),
+    ),
+    Format(
+        "jsonl",
+        "lines of JSON",
+        (".jsonl", ".ndjson"),
+        "json_lines",
+        ("nulls", "memory", "chunks_open", "on_error", "fn"),
+    ),
+    Format("text", "lines of text", (".txt",), "text", ("fn", "on_error")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""

@@ -13,6 +13,7 @@ use super::{Dataset, SequenceField};
 use crate::batching::sizes;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::formats::FileChunks;
 
 /// Reads chunks with an object of Python: of batchloom/dataset/map/chunk_dataset.py.
 struct PythonChunks(Py<PyAny>);
@@ -43,9 +44,19 @@ impl Debug for PythonChunks {
     }
 }
 
-/// A dataset of the samples of chunks that `object` reads; `chunk_sizes` are uint64.
+/// The reader of chunks: of files, or an object of Python.
+#[derive(FromPyObject)]
+pub(super) enum ChunkObject {
+    Files(FileChunks),
+    Python(Py<PyAny>),
+}
+
+/// A dataset of the samples of chunks that `reader` reads; `chunk_sizes` are uint64.
+///
+/// `structure` is the names and the nesting of fields of files; an object of Python finds out its own.
 pub(super) fn in_chunks(
-    object: Py<PyAny>,
+    reader: ChunkObject,
+    structure: Option<(Vec<String>, String)>,
     chunk_sizes: &Tensor,
     lengths: Option<&Tensor>,
     variable: Option<Vec<String>>,
@@ -57,7 +68,14 @@ pub(super) fn in_chunks(
     let chunk_sizes =
         chunk_sizes.ok_or_else(|| DataError::new_err("sizes are no compact array of uint64"))?;
     let chunks = Chunks::new(chunk_sizes.iter().copied());
-    let mut dataset = MapDataset::in_chunks(chunks, PythonChunks(object));
+    let mut dataset = match reader {
+        ChunkObject::Python(object) => MapDataset::in_chunks(chunks, PythonChunks(object)),
+        ChunkObject::Files(files) => {
+            let (names, nesting) = structure.unwrap_or_else(|| (files.0.names().to_vec(), String::new()));
+            let structure = SampleStructure { names: names.into(), nesting: nesting.into() };
+            MapDataset::in_chunks(chunks, batchloom_formats::FileChunks::nested(files.0, structure))
+        }
+    };
     if let Some(chunks_open) = chunks_open {
         dataset = dataset.chunks_open(chunks_open);
     }

@@ -9,6 +9,7 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
@@ -44,8 +45,49 @@ class ChunkCounts(NamedTuple):
     """The most bytes of chunks that were held at once, as their arrays count them."""
 
 
+class ChunkedDataset(Dataset[Any]):
+    """Samples that are read a chunk at a time, whoever reads them."""
+
+    _samples: ChunkSamples
+
+    @property
+    def chunks(self) -> Array:
+        """The number of samples in each chunk."""
+        return self._samples.source.sizes
+
+    @property
+    def lengths(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        return self._samples.sizes()
+
+    @property
+    def columns(self) -> tuple[str | int, ...] | None:
+        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
+        return self._samples.options.columns
+
+    @property
+    def chunks_open(self) -> int:
+        """The number of chunks whose samples are mixed at a time."""
+        return self._samples.chunks_open
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory for chunks; ``None`` for as many as batches need."""
+        return self._samples.window.memory
+
+    @property
+    def on_error(self) -> str:
+        """``"raise"`` or ``"skip"``."""
+        return self._samples.options.on_error
+
+    @property
+    def counts(self) -> ChunkCounts:
+        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
+        return ChunkCounts(*self._samples.engine().chunk_counts())
+
+
 @answer_unknown_keywords
-class ChunkDataset(Dataset[Any]):
+class ChunkDataset(ChunkedDataset):
     """Samples that are read a chunk at a time: one call for many samples, in place of one for each.
 
         rows = h5py.File("train.h5")["x"]
@@ -84,8 +126,6 @@ class ChunkDataset(Dataset[Any]):
         DataError: Sizes are no numbers from 0 on, there is no sample, or lengths are not one for each sample.
     """
 
-    _samples: ChunkSamples
-
     def __init__(
         self,
         sizes: Any,
@@ -105,44 +145,9 @@ class ChunkDataset(Dataset[Any]):
         self._samples = ChunkSamples(source, lengths, options, window_size(chunks_open, memory))
 
     @property
-    def chunks(self) -> Array:
-        """The number of samples in each chunk."""
-        return self._samples.source.sizes
-
-    @property
     def read(self) -> Callable[[int], Any]:
         """The function that returns the samples of a chunk."""
         return self._samples.source.read
-
-    @property
-    def lengths(self) -> Sizes | None:
-        """The size of each sample; ``None`` if all count the same."""
-        return self._samples.sizes()
-
-    @property
-    def columns(self) -> tuple[str | int, ...] | None:
-        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
-        return self._samples.options.columns
-
-    @property
-    def chunks_open(self) -> int:
-        """The number of chunks whose samples are mixed at a time."""
-        return self._samples.chunks_open
-
-    @property
-    def memory(self) -> int | None:
-        """The bytes of memory for chunks; ``None`` for as many as batches need."""
-        return self._samples.window.memory
-
-    @property
-    def on_error(self) -> str:
-        """``"raise"`` or ``"skip"``."""
-        return self._samples.options.on_error
-
-    @property
-    def counts(self) -> ChunkCounts:
-        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
-        return ChunkCounts(*self._samples.engine().chunk_counts())
 
     def __repr__(self) -> str:
         return f"ChunkDataset({many(len(self.chunks), 'chunk')}; {many(len(self), 'sample')})"
@@ -159,6 +164,22 @@ class ChunkSource:
     def __init__(self, sizes: Array, read: Callable[[int], Any]) -> None:
         self.sizes, self.read = sizes, read
         self._ends = numpy.cumsum(sizes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkSource, (self.sizes, self.read)
+
+    @property
+    def structures(self) -> Structures:
+        """The structures of samples."""
+        return self._reader.structures
+
+    @cached_property
+    def _reader(self) -> ChunkReader:
+        return ChunkReader(self)
+
+    def engine(self, *options: Any) -> _native.Dataset:
+        """Return the samples as the engine sees them, with the options of chunks."""
+        return _native.Dataset.in_chunks(self._reader, None, *options)
 
     def __len__(self) -> int:
         """Return the number of samples of all chunks."""
@@ -303,7 +324,6 @@ class ChunkSamples(OnDemandSamples[ChunkSource]):
             raise DataError("sizes hold no sample; expected at least one sample in a chunk")
         super().__init__(source, lengths, options)
         self.window = window_size(None, None) if window is None else window
-        self._chunks = ChunkReader(source)
         # Chunks that are held serve all loaders.
         self._whole = self._make_chunk_engine()
 
@@ -339,7 +359,7 @@ class ChunkSamples(OnDemandSamples[ChunkSource]):
 
     @override
     def late_schema(self, columns: Any, nesting: str) -> Any:
-        self._reader.structures.add(self._chunks.structures.of_text(nesting))
+        self._reader.structures.add(self.source.structures.of_text(nesting))
         return super().late_schema(columns, nesting)
 
     def _make_chunk_engine(self) -> _native.Dataset:
@@ -347,4 +367,4 @@ class ChunkSamples(OnDemandSamples[ChunkSource]):
         fields = None if self.options.columns is None else self._variable
         sizes = _native.borrow(self.source.sizes, "sizes")
         skips = self.options.on_error == "skip"
-        return _native.Dataset.in_chunks(self._chunks, sizes, lengths, fields, skips, *self.window)
+        return self.source.engine(sizes, lengths, fields, skips, *self.window)

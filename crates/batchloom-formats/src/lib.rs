@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+mod file;
+mod guard;
+pub mod json_lines;
+mod kept_index;
+mod parallel;
+pub mod parquet;
+mod source;
+
+pub use error::{FormatError, FormatErrorKind, Result};
+pub use json_lines::JsonLines;
+pub use kept_index::BESIDE;
+pub use parallel::Progress;
+pub use parquet::{ParquetFiles, ParquetIndex, ParquetSource};
+pub use source::{FileChunks, FileSource};

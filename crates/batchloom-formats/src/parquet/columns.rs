@@ -1,0 +1,292 @@
+//! The columns of a Parquet file that can be fields, by the names that users know.
+//!
+//! Promises: a column has the name of its outermost list, or the names on the way to it joined by dots; columns of other
+//! types have a reason in words, which is an error once such a column is chosen.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use batchloom::DType;
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::file::metadata::FileMetaData;
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
+
+use crate::error::{FormatError, FormatErrorKind, Result};
+
+/// The key of the metadata in which writers keep the schema of Arrow.
+const ARROW_SCHEMA: &str = "ARROW:schema";
+
+/// A column of a file: a name, and what its samples are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnInfo {
+    /// The name.
+    pub name: String,
+    /// The type of its elements and the shape of a sample, or the reason why it makes no tensor.
+    pub layout: std::result::Result<ColumnLayout, String>,
+    /// The number of the column among those that hold values.
+    pub(crate) leaf: usize,
+    /// True if a sample is stored as a list.
+    pub(crate) is_list: bool,
+    /// The conversion of stored values into elements.
+    pub(crate) conversion: Conversion,
+}
+
+/// The samples of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColumnLayout {
+    /// A number for each sample.
+    Scalar(DType),
+    /// As many numbers for each sample.
+    Fixed(DType, usize),
+    /// A list for each sample, of any length.
+    List(DType),
+    /// A text for each sample, as bytes of UTF-8.
+    Text,
+    /// Bytes for each sample.
+    Binary,
+}
+
+impl ColumnLayout {
+    /// The type of the elements; bytes for texts.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::Scalar(dtype) | Self::Fixed(dtype, _) | Self::List(dtype) => dtype,
+            Self::Text | Self::Binary => DType::U8,
+        }
+    }
+}
+
+/// The change of stored values on the way to elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// None: the bytes are those of elements.
+    Same,
+    /// The low bytes of each value: integers of 8 and 16 bits are stored in 32.
+    Narrow(usize),
+    /// Values are multiplied: timestamps become nanoseconds.
+    Times(i64),
+}
+
+/// The columns of a file, in its order.
+pub(crate) fn list_columns(metadata: &FileMetaData) -> Vec<ColumnInfo> {
+    let fixed = fixed_lists(metadata);
+    let schema = metadata.schema_descr();
+    (0..schema.num_columns()).map(|leaf| describe_column(schema, leaf, &fixed)).collect()
+}
+
+/// The columns of several files, which have to be the same by name.
+///
+/// # Errors
+/// A column has another layout in another file, or is missing there; the error names the file and both.
+pub(crate) fn require_alike(
+    first: (&Path, &[ColumnInfo]),
+    other: (&Path, &[ColumnInfo]),
+    chosen: &[String],
+) -> Result<()> {
+    let describe = |column: &ColumnInfo| match &column.layout {
+        Ok(layout) => format!("{layout:?}"),
+        Err(reason) => reason.clone(),
+    };
+    for name in chosen {
+        let of = |columns: &[ColumnInfo]| columns.iter().find(|column| column.name == *name).map(describe);
+        let (expected, found) = (of(first.1), of(other.1));
+        if expected != found {
+            let found = found.unwrap_or_else(|| "missing".to_owned());
+            let expected = expected.unwrap_or_else(|| "missing".to_owned());
+            let reason = format!("it is {found}; expected {expected}, as in {}", first.0.display());
+            return Err(FormatError::data(other.0, reason).of_column(name));
+        }
+    }
+    Ok(())
+}
+
+/// The error for a column that is not there, which offers the nearest name.
+pub(crate) fn missing(file: &Path, name: &str, columns: &[ColumnInfo]) -> FormatError {
+    let near = columns
+        .iter()
+        .map(|column| (strsim::jaro_winkler(name, &column.name), &column.name))
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    let hint = match near.filter(|near| near.0 > 0.7) {
+        Some((_, near)) => format!("did you mean {near:?}?"),
+        None => {
+            let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+            format!("expected one of {}", names.join(", "))
+        }
+    };
+    FormatError::new(FormatErrorKind::Argument, file, format!("there is no column {name:?}; {hint}"))
+}
+
+/// The path from the root to a leaf.
+fn path_to<'a>(schema: &'a SchemaDescriptor, column: &ColumnDescriptor) -> Vec<&'a Type> {
+    let (mut node, mut path) = (schema.root_schema(), Vec::new());
+    for part in column.path().parts() {
+        let next = node.get_fields().iter().find(|field| field.name() == part);
+        let Some(next) = next else { break };
+        node = next;
+        path.push(node);
+        if node.is_primitive() {
+            break;
+        }
+    }
+    path
+}
+
+fn describe_column(schema: &SchemaDescriptor, leaf: usize, fixed: &HashMap<String, usize>) -> ColumnInfo {
+    let column = schema.column(leaf);
+    let path = path_to(schema, &column);
+    let repeated = path.iter().position(|node| is_repeated(node));
+    let names: Vec<_> = path.iter().map(|node| node.name()).collect();
+    // The list that a repeated node belongs to names the column.
+    let named = match repeated {
+        Some(place) if place > 0 && is_list(path[place - 1]) => place,
+        Some(place) => place + 1,
+        None => names.len(),
+    };
+    let name = names[..named].join(".");
+    let (elements, conversion) = element_type(&column);
+    let layout = elements.and_then(|elements| match (repeated, elements) {
+        _ if column.max_rep_level() > 1 => Err("lists of lists".to_owned()),
+        (Some(place), _) if path.iter().take(place).any(|node| is_map(node)) => Err("a map".to_owned()),
+        (Some(place), _)
+            if names.len() > place + 2 || path[place].is_group() && path[place].get_fields().len() != 1 =>
+        {
+            Err("lists of structs".to_owned())
+        }
+        (Some(_), Elements::Numbers(dtype)) => match fixed.get(&name) {
+            Some(&extent) => Ok(ColumnLayout::Fixed(dtype, extent)),
+            None => Ok(ColumnLayout::List(dtype)),
+        },
+        (Some(_), _) => Err("lists of texts or bytes".to_owned()),
+        (None, Elements::Numbers(dtype)) => Ok(ColumnLayout::Scalar(dtype)),
+        (None, Elements::Bytes(extent)) => Ok(ColumnLayout::Fixed(DType::U8, extent)),
+        (None, Elements::Text) => Ok(ColumnLayout::Text),
+        (None, Elements::Binary) => Ok(ColumnLayout::Binary),
+    });
+    ColumnInfo { name, layout, leaf, is_list: repeated.is_some(), conversion }
+}
+
+fn is_repeated(node: &Type) -> bool {
+    let info = node.get_basic_info();
+    info.has_repetition() && info.repetition() == Repetition::REPEATED
+}
+
+fn is_list(node: &Type) -> bool {
+    let info = node.get_basic_info();
+    info.converted_type() == ConvertedType::LIST || matches!(info.logical_type_ref(), Some(LogicalType::List))
+}
+
+fn is_map(node: &Type) -> bool {
+    let info = node.get_basic_info();
+    matches!(info.converted_type(), ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE)
+        || matches!(info.logical_type_ref(), Some(LogicalType::Map))
+}
+
+/// The elements of a column.
+enum Elements {
+    Numbers(DType),
+    /// As many bytes for each.
+    Bytes(usize),
+    Text,
+    Binary,
+}
+
+fn element_type(column: &ColumnDescriptor) -> (std::result::Result<Elements, String>, Conversion) {
+    let numbers = |dtype| (Ok(Elements::Numbers(dtype)), Conversion::Same);
+    let narrow = |dtype: DType| (Ok(Elements::Numbers(dtype)), Conversion::Narrow(dtype.size()));
+    let refused = |reason: &str| (Err(reason.to_owned()), Conversion::Same);
+    let logical = column.logical_type_ref();
+    let is_decimal =
+        column.converted_type() == ConvertedType::DECIMAL || matches!(logical, Some(LogicalType::Decimal(_)));
+    if is_decimal {
+        return refused("decimals");
+    }
+    match (column.physical_type(), integer_of(column)) {
+        (Physical::BOOLEAN, _) => numbers(DType::Bool),
+        (Physical::FLOAT, _) => numbers(DType::F32),
+        (Physical::DOUBLE, _) => numbers(DType::F64),
+        (Physical::INT32, Some((8, true))) => narrow(DType::I8),
+        (Physical::INT32, Some((16, true))) => narrow(DType::I16),
+        (Physical::INT32, Some((8, false))) => narrow(DType::U8),
+        (Physical::INT32, Some((16, false))) => narrow(DType::U16),
+        (Physical::INT32, Some((_, false))) => numbers(DType::U32),
+        (Physical::INT32, _) => numbers(DType::I32),
+        (Physical::INT64, Some((_, false))) => numbers(DType::U64),
+        (Physical::INT64, _) => (Ok(Elements::Numbers(DType::I64)), timestamp_of(column)),
+        (Physical::INT96, _) => refused("timestamps of 96 bits"),
+        (Physical::FIXED_LEN_BYTE_ARRAY, _) if matches!(logical, Some(LogicalType::Float16)) => {
+            numbers(DType::F16)
+        }
+        (Physical::FIXED_LEN_BYTE_ARRAY, _) => {
+            (Ok(Elements::Bytes(usize::try_from(column.type_length()).unwrap_or(0))), Conversion::Same)
+        }
+        (Physical::BYTE_ARRAY, _) => {
+            let is_text =
+                matches!(
+                    column.converted_type(),
+                    ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM
+                ) || matches!(logical, Some(LogicalType::String | LogicalType::Json | LogicalType::Enum));
+            (Ok(if is_text { Elements::Text } else { Elements::Binary }), Conversion::Same)
+        }
+    }
+}
+
+/// The number of bits of integers, and whether they have a sign.
+fn integer_of(column: &ColumnDescriptor) -> Option<(i8, bool)> {
+    if let Some(LogicalType::Integer(integer)) = column.logical_type_ref() {
+        return Some((integer.bit_width, integer.is_signed));
+    }
+    match column.converted_type() {
+        ConvertedType::INT_8 => Some((8, true)),
+        ConvertedType::INT_16 => Some((16, true)),
+        ConvertedType::UINT_8 => Some((8, false)),
+        ConvertedType::UINT_16 => Some((16, false)),
+        ConvertedType::UINT_32 => Some((32, false)),
+        ConvertedType::UINT_64 => Some((64, false)),
+        _ => None,
+    }
+}
+
+/// The factor that makes timestamps nanoseconds.
+fn timestamp_of(column: &ColumnDescriptor) -> Conversion {
+    let unit = match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Timestamp(timestamp)), _) => timestamp.unit,
+        (_, ConvertedType::TIMESTAMP_MILLIS) => TimeUnit::MILLIS,
+        (_, ConvertedType::TIMESTAMP_MICROS) => TimeUnit::MICROS,
+        _ => TimeUnit::NANOS,
+    };
+    match unit {
+        TimeUnit::MILLIS => Conversion::Times(1_000_000),
+        TimeUnit::MICROS => Conversion::Times(1000),
+        TimeUnit::NANOS => Conversion::Same,
+    }
+}
+
+/// The lengths of the lists that all have one, by name. Parquet has no such type; writers keep the schema of Arrow, which
+/// does.
+fn fixed_lists(metadata: &FileMetaData) -> HashMap<String, usize> {
+    let mut found = HashMap::new();
+    let pairs = metadata.key_value_metadata().into_iter().flatten();
+    let text = pairs.filter(|pair| pair.key == ARROW_SCHEMA).find_map(|pair| pair.value.as_ref());
+    let bytes = text.and_then(|text| BASE64_STANDARD.decode(text).ok());
+    let schema = bytes.and_then(|bytes| arrow_ipc::convert::try_schema_from_ipc_buffer(&bytes).ok());
+    if let Some(schema) = schema {
+        add_fixed(schema.fields(), "", &mut found);
+    }
+    found
+}
+
+fn add_fixed(fields: &arrow_schema::Fields, before: &str, found: &mut HashMap<String, usize>) {
+    for field in fields {
+        let name = format!("{before}{}", field.name());
+        match field.data_type() {
+            arrow_schema::DataType::FixedSizeList(_, extent) => {
+                found.insert(name, usize::try_from(*extent).unwrap_or(0));
+            }
+            arrow_schema::DataType::Struct(fields) => add_fixed(fields, &format!("{name}."), found),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The rows that some pages hold: their values, and where lists begin.
+//!
+//! Promises: the values of a row are those that the file holds, in order; a row or an element without a value is an error
+//! with its number, unless a value for it was given.
+
+use parquet::basic::{Encoding, Type as Physical};
+use parquet::column::page::{Page, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::{
+    BoolType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+};
+use parquet::errors::ParquetError;
+use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
+
+use super::levels::{are_all, for_each_zero, level_bits, list_levels};
+use super::values::{Stored, WrongValues, append_values};
+
+/// Some rows of a column as they are stored.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedRows {
+    /// The values of all elements.
+    pub(crate) values: Vec<u8>,
+    /// The element at which each row begins; empty where each row is one element.
+    pub(crate) starts: Vec<usize>,
+    /// The number of elements.
+    pub(crate) elements: usize,
+}
+
+/// Rows that cannot be read.
+#[derive(Debug)]
+pub(crate) enum WrongRows {
+    /// The row, counted from the first one of the first page, is null or has an element that is.
+    Null(usize),
+    /// A page is damaged.
+    Damaged(String),
+    /// The pages are sound, and have an encoding that is not read.
+    Encoding(Encoding),
+}
+
+impl From<WrongValues> for WrongRows {
+    fn from(wrong: WrongValues) -> Self {
+        match wrong {
+            WrongValues::Damaged(reason) => Self::Damaged(reason.to_owned()),
+            WrongValues::Encoding(encoding) => Self::Encoding(encoding),
+        }
+    }
+}
+
+impl From<super::levels::CutRun> for WrongRows {
+    fn from(_: super::levels::CutRun) -> Self {
+        Self::Damaged("a run of levels leaves its page".to_owned())
+    }
+}
+
+impl From<ParquetError> for WrongRows {
+    fn from(error: ParquetError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+/// The form in which values of a column are stored, if all have one size.
+pub(crate) fn stored_as(column: &ColumnDescriptor) -> Option<Stored> {
+    Some(match column.physical_type() {
+        Physical::BOOLEAN => Stored::Bits,
+        Physical::INT32 | Physical::FLOAT => Stored::Bytes(4),
+        Physical::INT64 | Physical::DOUBLE => Stored::Bytes(8),
+        Physical::FIXED_LEN_BYTE_ARRAY => Stored::Bytes(usize::try_from(column.type_length()).ok()?),
+        Physical::INT96 | Physical::BYTE_ARRAY => return None,
+    })
+}
+
+/// The levels and the values of a page.
+struct Parts<'a> {
+    count: usize,
+    encoding: Encoding,
+    /// The levels that say where rows begin, and which elements are there.
+    repetition: &'a [u8],
+    definition: &'a [u8],
+    values: &'a [u8],
+}
+
+/// Takes a page of values apart; `None` for a dictionary.
+fn take_apart<'a>(page: &'a Page, column: &ColumnDescriptor) -> Result<Option<Parts<'a>>, WrongRows> {
+    let leaves = || WrongRows::Damaged("levels leave their page".to_owned());
+    Ok(Some(match page {
+        Page::DictionaryPage { .. } => return Ok(None),
+        Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
+            let mut rest = &buf[..];
+            let mut levels = |most: i16, encoding: Encoding| {
+                if most == 0 {
+                    return Ok(&[][..]);
+                }
+                if encoding != Encoding::RLE {
+                    return Err(WrongRows::Encoding(encoding));
+                }
+                let (length, after) = rest.split_first_chunk::<4>().ok_or_else(leaves)?;
+                let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| leaves())?;
+                let (levels, after) = after.split_at_checked(length).ok_or_else(leaves)?;
+                rest = after;
+                Ok(levels)
+            };
+            let repetition = levels(column.max_rep_level(), *rep_level_encoding)?;
+            let definition = levels(column.max_def_level(), *def_level_encoding)?;
+            Parts { count: *num_values as usize, encoding: *encoding, repetition, definition, values: rest }
+        }
+        Page::DataPageV2 { buf, num_values, encoding, rep_levels_byte_len, def_levels_byte_len, .. } => {
+            let (repetition, rest) =
+                buf.split_at_checked(*rep_levels_byte_len as usize).ok_or_else(leaves)?;
+            let (definition, values) =
+                rest.split_at_checked(*def_levels_byte_len as usize).ok_or_else(leaves)?;
+            Parts { count: *num_values as usize, encoding: *encoding, repetition, definition, values }
+        }
+    }))
+}
+
+/// What is done with the elements of pages.
+pub(crate) struct RowDecoder<'a> {
+    column: &'a ColumnDescriptor,
+    /// The form of values; `None` where only levels are looked at.
+    stored: Option<Stored>,
+    /// The value of an element that is null.
+    fill: Option<&'a [u8]>,
+    dictionary: Vec<u8>,
+    rows: DecodedRows,
+}
+
+impl<'a> RowDecoder<'a> {
+    /// A decoder of values, or of levels alone.
+    pub(crate) fn new(column: &'a ColumnDescriptor, stored: Option<Stored>, fill: Option<&'a [u8]>) -> Self {
+        Self { column, stored, fill, dictionary: Vec::new(), rows: DecodedRows::default() }
+    }
+
+    /// Makes room for so many values.
+    pub(crate) fn reserve(&mut self, values: usize) {
+        self.rows.values.reserve(values.saturating_mul(self.stored.map_or(0, Stored::width)));
+    }
+
+    /// The rows of the pages so far.
+    pub(crate) fn rows(&self) -> &DecodedRows {
+        &self.rows
+    }
+
+    /// The rows of all pages.
+    pub(crate) fn finish(self) -> DecodedRows {
+        self.rows
+    }
+
+    /// Adds the rows of a page.
+    pub(crate) fn add(&mut self, page: &Page) -> Result<(), WrongRows> {
+        let Some(parts) = take_apart(page, self.column)? else {
+            if let (Some(stored), Page::DictionaryPage { buf, num_values, .. }) = (self.stored, page) {
+                self.dictionary.clear();
+                let count = *num_values as usize;
+                append_values(stored, Encoding::PLAIN, buf, &[], count, &mut self.dictionary)?;
+            }
+            return Ok(());
+        };
+        let most = self.column.max_def_level();
+        let is_full = most == 0
+            || are_all(parts.definition, level_bits(most), parts.count, u64::from(most.unsigned_abs()))?;
+        if is_full {
+            self.add_full(&parts)
+        } else {
+            let repetition = match self.column.max_rep_level() {
+                0 => Vec::new(),
+                _ => list_levels(parts.repetition, 1, parts.count)?,
+            };
+            let definition = list_levels(parts.definition, level_bits(most), parts.count)?;
+            let is_there = self.add_levels(&repetition, &definition)?;
+            let count = is_there.iter().filter(|&&is_there| is_there).count();
+            let Some(stored) = self.stored else { return Ok(()) };
+            let mut values = Vec::new();
+            append_values(stored, parts.encoding, parts.values, &self.dictionary, count, &mut values)?;
+            self.spread(&is_there, &values, stored.width());
+            Ok(())
+        }
+    }
+
+    /// Adds a page of which every element has a value.
+    fn add_full(&mut self, parts: &Parts<'_>) -> Result<(), WrongRows> {
+        if self.column.max_rep_level() > 0 {
+            let (starts, before) = (&mut self.rows.starts, self.rows.elements);
+            for_each_zero(parts.repetition, parts.count, |place| starts.push(before + place))?;
+        }
+        self.rows.elements += parts.count;
+        let Some(stored) = self.stored else { return Ok(()) };
+        let dictionary = &self.dictionary;
+        Ok(append_values(
+            stored,
+            parts.encoding,
+            parts.values,
+            dictionary,
+            parts.count,
+            &mut self.rows.values,
+        )?)
+    }
+
+    /// Adds rows by their levels; returns for each element whether it has a value.
+    fn add_levels(&mut self, repetition: &[u8], definition: &[u8]) -> Result<Vec<bool>, WrongRows> {
+        let most = self.column.max_def_level().unsigned_abs();
+        let is_list = self.column.max_rep_level() > 0;
+        let least = self.column.repeated_ancestor_def_level().unsigned_abs();
+        let mut is_there = Vec::with_capacity(definition.len());
+        for (place, &level) in definition.iter().enumerate() {
+            let level = u16::from(level);
+            if is_list && repetition.get(place) == Some(&0) {
+                self.rows.starts.push(self.rows.elements);
+            }
+            if is_list && level < least {
+                // One less is a list without elements, anything lower no list at all.
+                if level + 1 < least {
+                    return Err(WrongRows::Null(self.rows.starts.len().saturating_sub(1)));
+                }
+                continue;
+            }
+            if level < most && self.fill.is_none() {
+                let row = if is_list { self.rows.starts.len().saturating_sub(1) } else { self.rows.elements };
+                return Err(WrongRows::Null(row));
+            }
+            is_there.push(level >= most);
+            self.rows.elements += 1;
+        }
+        Ok(is_there)
+    }
+
+    /// Appends values, with the given one where there is none.
+    fn spread(&mut self, is_there: &[bool], values: &[u8], width: usize) {
+        let mut values = values.chunks_exact(width.max(1));
+        let zero = vec![0; width];
+        let fill = self.fill.unwrap_or(&zero);
+        for &is_there in is_there {
+            let value = if is_there { values.next().unwrap_or(fill) } else { fill };
+            self.rows.values.extend_from_slice(value);
+        }
+    }
+}
+
+/// The rows of pages in any encoding, by the readers of the format's own crate.
+pub(crate) fn decode_any(
+    column: &ColumnDescPtr,
+    pages: Box<dyn PageReader>,
+    fill: Option<&[u8]>,
+) -> Result<DecodedRows, WrongRows> {
+    match column.physical_type() {
+        Physical::BOOLEAN => {
+            decode_by::<BoolType>(column, pages, fill, |value, out| out.push(u8::from(*value)))
+        }
+        Physical::INT32 => decode_by::<Int32Type>(column, pages, fill, |value, out| {
+            out.extend_from_slice(&value.to_le_bytes())
+        }),
+        Physical::INT64 => decode_by::<Int64Type>(column, pages, fill, |value, out| {
+            out.extend_from_slice(&value.to_le_bytes())
+        }),
+        Physical::FLOAT => decode_by::<FloatType>(column, pages, fill, |value, out| {
+            out.extend_from_slice(&value.to_le_bytes())
+        }),
+        Physical::DOUBLE => decode_by::<DoubleType>(column, pages, fill, |value, out| {
+            out.extend_from_slice(&value.to_le_bytes())
+        }),
+        Physical::FIXED_LEN_BYTE_ARRAY => {
+            decode_by::<FixedLenByteArrayType>(column, pages, fill, |value, out| {
+                out.extend_from_slice(value.data())
+            })
+        }
+        Physical::INT96 | Physical::BYTE_ARRAY => Err(WrongRows::Encoding(Encoding::PLAIN)),
+    }
+}
+
+fn decode_by<T: DataType>(
+    column: &ColumnDescPtr,
+    pages: Box<dyn PageReader>,
+    fill: Option<&[u8]>,
+    write: impl Fn(&T::T, &mut Vec<u8>),
+) -> Result<DecodedRows, WrongRows> {
+    let mut reader = ColumnReaderImpl::<T>::new(column.clone(), pages);
+    let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let (records, _, levels) =
+            reader.read_records(1 << 16, Some(&mut definition), Some(&mut repetition), &mut values)?;
+        if records == 0 && levels == 0 {
+            break;
+        }
+    }
+    let stored = stored_as(column);
+    let mut decoder = RowDecoder::new(column, stored, fill);
+    let narrow = |levels: &[i16]| levels.iter().map(|level| level.to_le_bytes()[0]).collect::<Vec<_>>();
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| write(value, &mut bytes));
+    if column.max_def_level() == 0 && column.max_rep_level() == 0 {
+        return Ok(DecodedRows { elements: values.len(), values: bytes, starts: Vec::new() });
+    }
+    let definition = if definition.is_empty() { vec![0; repetition.len()] } else { narrow(&definition) };
+    let is_there = decoder.add_levels(&narrow(&repetition), &definition)?;
+    decoder.spread(&is_there, &bytes, stored.map_or(0, Stored::width));
+    Ok(decoder.finish())
+}

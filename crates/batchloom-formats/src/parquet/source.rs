@@ -1,0 +1,518 @@
+//! `ParquetSource`: runs of pages as chunks of samples.
+//!
+//! Promises: a chunk is read by one read for each column (two where a dictionary lies apart), and its fields have the rows
+//! that the index says, or the chunk is an error that names file, column and row.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use batchloom::dataset::{ChunkField, Sequences};
+use batchloom::order::Chunks;
+use batchloom::{DType, Tensor};
+use bytes::Bytes;
+use parquet::file::metadata::RowGroupMetaData;
+
+use super::chunks::{ChunkRows, cut_group};
+use super::columns::{ColumnInfo, ColumnLayout, Conversion};
+use super::decode::{DecodedRows, RowDecoder, WrongRows, decode_any, stored_as};
+use super::files::ParquetFiles;
+use super::index::{GroupIndex, ParquetIndex};
+use super::pages::{ColumnPages, PagePlace, damaged, read_pages};
+use crate::error::{FormatError, FormatErrorKind, Result};
+use crate::guard::catch_panic;
+use crate::source::FileSource;
+
+/// A field of samples, and the columns that make it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldColumns {
+    /// The name of the field.
+    pub name: String,
+    /// The names of the columns: one, or several numbers of one type, which become a row of each sample.
+    pub columns: Vec<String>,
+    /// True if columns become a row, even if there is one.
+    pub are_joined: bool,
+    /// The number in place of a null, if there is one.
+    pub null: Option<f64>,
+}
+
+impl FieldColumns {
+    /// A field of one column, by its name.
+    pub fn single(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { columns: vec![name.clone()], name, are_joined: false, null: None }
+    }
+}
+
+/// A field as it is read.
+#[derive(Debug)]
+struct Field {
+    /// The places of its columns in the index.
+    columns: Vec<usize>,
+    are_joined: bool,
+    null: Option<f64>,
+}
+
+/// Samples of Parquet files, a run of pages at a time.
+#[derive(Debug)]
+pub struct ParquetSource {
+    files: ParquetFiles,
+    index: ParquetIndex,
+    fields: Vec<Field>,
+    names: Vec<String>,
+    chunks: Vec<ChunkRows>,
+    /// The number of elements of each list, if lists are rows.
+    row_extent: Option<usize>,
+}
+
+impl ParquetSource {
+    /// The samples of some fields, of which the index has all columns.
+    ///
+    /// # Errors
+    /// A column is not in the index, or holds texts or bytes of any length; columns of one field differ in type or are no
+    /// numbers.
+    pub fn new(files: ParquetFiles, index: ParquetIndex, fields: &[FieldColumns]) -> Result<Self> {
+        let places: HashMap<&str, usize> = index
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(place, &column)| (files.columns()[column].name.as_str(), place))
+            .collect();
+        let path = files.files()[0].file.path();
+        let resolve = |field: &FieldColumns| {
+            let find = |name: &String| {
+                let unknown = || {
+                    FormatError::new(
+                        FormatErrorKind::Argument,
+                        path,
+                        format!("the index has no column {name:?}"),
+                    )
+                };
+                places.get(name.as_str()).copied().ok_or_else(unknown)
+            };
+            let columns = field.columns.iter().map(find).collect::<Result<Vec<_>>>()?;
+            if field.are_joined {
+                require_joinable(&files, &index, &columns, &field.name)?;
+            }
+            Ok(Field { columns, are_joined: field.are_joined, null: field.null })
+        };
+        let columns = files.columns();
+        for &column in &index.columns {
+            if let Ok(ColumnLayout::Text | ColumnLayout::Binary) = columns[column].layout {
+                let reason =
+                    "it holds texts or bytes, which differ in length; expected numbers or lists of numbers";
+                return Err(FormatError::new(FormatErrorKind::Unsupported, path, reason)
+                    .of_column(&columns[column].name));
+            }
+        }
+        let names = fields.iter().map(|field| field.name.clone()).collect();
+        let fields = fields.iter().map(resolve).collect::<Result<Vec<_>>>()?;
+        let chunks = cut_chunks(&files, &index);
+        Ok(Self { files, index, fields, names, chunks, row_extent: None })
+    }
+
+    /// The same samples with lists as rows.
+    ///
+    /// # Errors
+    /// Two lists differ in length; the error names file and row.
+    pub fn as_rows(self) -> Result<Self> {
+        let lengths = self.index.lengths().unwrap_or_default();
+        let Some(&first) = lengths.first() else { return Ok(self) };
+        if let Some(row) = lengths.iter().position(|&length| length != first) {
+            let group = self.index.groups.iter().rfind(|group| group.first_row <= row as u64);
+            let (file, before) =
+                group.map_or((0, 0), |group| (group.file, self.index.first_row_of(group.file)));
+            let reason = format!(
+                "row {} has lists of {} elements, and the first row has {first}; expected one length for rows",
+                row as u64 - before,
+                lengths[row]
+            );
+            return Err(FormatError::data(self.files.files()[file].file.path(), reason));
+        }
+        Ok(Self { row_extent: Some(first as usize), ..self })
+    }
+
+    fn read_field(&self, field: &Field, group: &GroupIndex, rows: &Range<u32>) -> Result<ChunkField> {
+        let mut columns = field.columns.iter().map(|&place| self.read_column(place, field.null, group, rows));
+        if !field.are_joined {
+            let first = columns.next();
+            return first.unwrap_or_else(|| {
+                Err(FormatError::new(
+                    FormatErrorKind::Argument,
+                    self.files.files()[0].file.path(),
+                    "a field has no column",
+                ))
+            });
+        }
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let count = (rows.end - rows.start) as usize;
+        let tensors = columns.iter().map(|column| match column {
+            ChunkField::Rows(rows) => rows.chunks().next(),
+            _ => None,
+        });
+        let tensors: Vec<&Tensor> = tensors.flatten().collect();
+        let dtype = tensors.first().map_or(DType::U8, |tensor| tensor.dtype());
+        let values: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().as_ref()).collect();
+        let joined = join_columns(&values, dtype.size(), count);
+        let tensor = Tensor::from_bytes(joined.into(), dtype, &[count, tensors.len()]);
+        Ok(tensor.map_err(|error| self.wrong(group, error.to_string()))?.into())
+    }
+
+    /// Reads some rows of the column at a place of the index.
+    fn read_column(
+        &self,
+        place: usize,
+        null: Option<f64>,
+        group: &GroupIndex,
+        rows: &Range<u32>,
+    ) -> Result<ChunkField> {
+        let file = &self.files.files()[group.file];
+        let name = &self.files.columns()[self.index.columns[place]].name;
+        // Files may have their columns in other orders.
+        let info = file.columns.iter().find(|column| column.name == *name);
+        let info =
+            info.ok_or_else(|| self.wrong(group, "the column is missing".to_owned()).of_column(name))?;
+        let metadata = file.metadata.row_group(group.group);
+        let pages = &group.pages[place];
+        let held = pages.holding(rows);
+        let before = held.first().map_or(0, |page| page.first_row);
+        let null = null.and_then(|null| stored_null(null, info));
+        let elements = self.count_elements(group, info, pages, held);
+        let decoded = self.decode(group, metadata, info, (pages.dictionary, held), elements, null.as_deref());
+        let read = decoded.map_err(|wrong| match wrong {
+            Wrong::Read(error) => error,
+            Wrong::Rows(wrong) => describe_rows(
+                file.file.path(),
+                wrong,
+                group.first_row - self.index.first_row_of(group.file) + u64::from(before),
+            ),
+        });
+        let field = read.and_then(|decoded| {
+            let skipped = (rows.start - before) as usize;
+            let count = (rows.end - rows.start) as usize;
+            let field = field_of(info, self.layout_of(info), decoded, skipped, count);
+            field.map_err(|reason| self.wrong(group, reason))
+        });
+        let place = |row: u32| group.first_row - self.index.first_row_of(group.file) + u64::from(row);
+        field.map_err(|error| {
+            let rows = format!("rows {} to {}", place(rows.start), place(rows.end).saturating_sub(1));
+            error.at(&rows).of_column(name)
+        })
+    }
+
+    /// The number of elements in some pages, as far as the index knows it.
+    fn count_elements(
+        &self,
+        group: &GroupIndex,
+        info: &ColumnInfo,
+        pages: &ColumnPages,
+        held: &[PagePlace],
+    ) -> usize {
+        let Some(first) = held.first() else { return 0 };
+        let place = pages.pages.partition_point(|page| page.start < first.start) + held.len();
+        let end = pages.pages.get(place).map_or(group.rows, |page| page.first_row);
+        let rows = end.saturating_sub(first.first_row) as usize;
+        match info.layout {
+            Ok(ColumnLayout::Fixed(_, extent)) if info.is_list => rows.saturating_mul(extent),
+            Ok(ColumnLayout::List(_)) => {
+                let start = usize::try_from(group.first_row)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(first.first_row as usize);
+                let lengths =
+                    self.index.lengths().and_then(|lengths| lengths.get(start..start.saturating_add(rows)));
+                lengths.unwrap_or_default().iter().map(|&length| length as usize).sum()
+            }
+            _ => rows,
+        }
+    }
+
+    fn decode(
+        &self,
+        group: &GroupIndex,
+        metadata: &RowGroupMetaData,
+        info: &ColumnInfo,
+        (dictionary, pages): (Option<(u64, u32)>, &[PagePlace]),
+        elements: usize,
+        null: Option<&[u8]>,
+    ) -> std::result::Result<DecodedRows, Wrong> {
+        let file = &self.files.files()[group.file].file;
+        let column = metadata.column(info.leaf);
+        let descriptor = column.column_descr();
+        let open = || read_pages(file, column, dictionary, pages).map_err(Wrong::Read);
+        let mut decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
+        decoder.reserve(elements);
+        for page in open()? {
+            let page = page.map_err(|error| Wrong::Read(damaged(file, &error)))?;
+            match decoder.add(&page) {
+                Err(WrongRows::Encoding(_)) => {
+                    let any = decode_any(&column.column_descr_ptr(), Box::new(open()?), null);
+                    return any.map_err(Wrong::Rows);
+                }
+                added => added.map_err(Wrong::Rows)?,
+            }
+        }
+        Ok(decoder.finish())
+    }
+
+    /// The samples of a column.
+    fn layout_of(&self, info: &ColumnInfo) -> std::result::Result<ColumnLayout, String> {
+        match (info.layout.clone(), self.row_extent) {
+            (Ok(ColumnLayout::List(dtype)), Some(extent)) => Ok(ColumnLayout::Fixed(dtype, extent)),
+            (layout, _) => layout,
+        }
+    }
+
+    fn wrong(&self, group: &GroupIndex, reason: String) -> FormatError {
+        FormatError::data(self.files.files()[group.file].file.path(), reason)
+    }
+}
+
+/// Rows that cannot be read.
+enum Wrong {
+    Read(FormatError),
+    Rows(WrongRows),
+}
+
+impl FileSource for ParquetSource {
+    fn chunks(&self) -> Chunks {
+        Chunks::new(self.chunks.iter().map(|chunk| u64::from(chunk.rows.end - chunk.rows.start)))
+    }
+
+    fn lengths(&self) -> Option<&[u32]> {
+        self.index.lengths().filter(|_| self.row_extent.is_none())
+    }
+
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn read_chunk(&self, chunk: u64) -> Result<Vec<ChunkField>> {
+        let path = self.files.files()[0].file.path();
+        let chunk = usize::try_from(chunk).ok().and_then(|chunk| self.chunks.get(chunk));
+        let missing = || FormatError::new(FormatErrorKind::Argument, path, "there is no such chunk");
+        let chunk = chunk.ok_or_else(missing)?;
+        let group = &self.index.groups[chunk.group];
+        let read = || self.fields.iter().map(|field| self.read_field(field, group, &chunk.rows)).collect();
+        catch_panic(read)
+            .unwrap_or_else(|reason| Err(self.wrong(group, format!("a page is damaged: {reason}"))))
+    }
+}
+
+fn describe_rows(path: &Path, wrong: WrongRows, first_row: u64) -> FormatError {
+    match wrong {
+        WrongRows::Null(row) => {
+            let row = first_row + row as u64;
+            FormatError::data(
+                path,
+                format!("row {row} is null; expected a value in each, or nulls= with a value for it"),
+            )
+        }
+        WrongRows::Damaged(reason) => FormatError::data(path, format!("a page is damaged: {reason}")),
+        WrongRows::Encoding(encoding) => {
+            let reason = format!("it is encoded as {encoding}, which is not read here");
+            FormatError::new(FormatErrorKind::Unsupported, path, reason)
+        }
+    }
+}
+
+/// Columns of one field: numbers of one type.
+fn require_joinable(
+    files: &ParquetFiles,
+    index: &ParquetIndex,
+    columns: &[usize],
+    field: &str,
+) -> Result<()> {
+    let infos: Vec<&ColumnInfo> =
+        columns.iter().map(|&place| &files.columns()[index.columns[place]]).collect();
+    let path = files.files()[0].file.path();
+    let mut expected = None;
+    for info in infos {
+        let Ok(ColumnLayout::Scalar(dtype)) = info.layout else {
+            let reason = format!("field {field} joins columns of numbers; expected one number in each row");
+            return Err(FormatError::new(FormatErrorKind::Type, path, reason).of_column(&info.name));
+        };
+        match expected {
+            None => expected = Some((dtype, &info.name)),
+            Some((first, name)) if first != dtype => {
+                let reason = format!(
+                    "it is {}, and {name} is {}; expected columns of one type in field {field}",
+                    dtype.name(),
+                    first.name()
+                );
+                return Err(FormatError::new(FormatErrorKind::Type, path, reason).of_column(&info.name));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The chunks of all row groups.
+fn cut_chunks(files: &ParquetFiles, index: &ParquetIndex) -> Vec<ChunkRows> {
+    let layouts = index.columns.iter().filter_map(|&column| files.columns()[column].layout.as_ref().ok());
+    let (mut fixed, mut by_length) = (0_u64, 0_u64);
+    for layout in layouts {
+        match *layout {
+            ColumnLayout::Scalar(dtype) => fixed += dtype.size() as u64,
+            ColumnLayout::Fixed(dtype, extent) => fixed += (dtype.size() * extent) as u64,
+            // Besides its values a list has a place and a length.
+            ColumnLayout::List(dtype) => (fixed, by_length) = (fixed + 12, by_length + dtype.size() as u64),
+            ColumnLayout::Text | ColumnLayout::Binary => fixed += 64,
+        }
+    }
+    let lengths = index.lengths().filter(|_| by_length > 0);
+    let before: Option<Vec<u64>> = lengths.map(|lengths| {
+        let sums = lengths.iter().scan(0, |sum, &length| {
+            *sum += u64::from(length);
+            Some(*sum)
+        });
+        std::iter::once(0).chain(sums).collect()
+    });
+    let cut = |(place, group): (usize, &GroupIndex)| {
+        let at = |row: u32| usize::try_from(group.first_row + u64::from(row)).unwrap_or(usize::MAX);
+        let elements = |rows: &Range<u32>| {
+            before.as_ref().map_or(0, |before| before[at(rows.end)] - before[at(rows.start)])
+        };
+        cut_group(place, group, |rows| u64::from(rows.end - rows.start) * fixed + elements(&rows) * by_length)
+    };
+    index.groups.iter().enumerate().flat_map(cut).collect()
+}
+
+/// A number as a column stores it, in place of a null.
+fn stored_null(null: f64, info: &ColumnInfo) -> Option<Vec<u8>> {
+    let dtype = info.layout.as_ref().ok()?.dtype();
+    #[expect(clippy::cast_possible_truncation, reason = "numbers of users that fit are whole")]
+    let whole = null as i64;
+    Some(match dtype {
+        DType::F32 => {
+            #[expect(clippy::cast_possible_truncation, reason = "the type of the column")]
+            let value = null as f32;
+            value.to_le_bytes().to_vec()
+        }
+        DType::F64 => null.to_le_bytes().to_vec(),
+        DType::Bool => vec![u8::from(null != 0.0)],
+        DType::I64 | DType::U64 => match info.conversion {
+            Conversion::Times(factor) => (whole / factor).to_le_bytes().to_vec(),
+            _ => whole.to_le_bytes().to_vec(),
+        },
+        DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
+            whole.to_le_bytes()[..4].to_vec()
+        }
+        _ => return None,
+    })
+}
+
+/// The field of some decoded rows, without the first `skipped` ones.
+fn field_of(
+    info: &ColumnInfo,
+    layout: std::result::Result<ColumnLayout, String>,
+    decoded: DecodedRows,
+    skipped: usize,
+    count: usize,
+) -> std::result::Result<ChunkField, String> {
+    let layout = layout?;
+    let dtype = layout.dtype();
+    let width = stored_width(info, dtype);
+    let cut = || "pages hold fewer rows than the index says".to_owned();
+    // The elements of the rows, and where each row begins among them.
+    let (elements, offsets) = match layout {
+        ColumnLayout::Scalar(_) => (skipped..skipped + count, None),
+        ColumnLayout::Fixed(..) if !info.is_list => (skipped..skipped + count, None),
+        _ => {
+            let start = |row: usize| match decoded.starts.get(row) {
+                Some(&start) => Some(start),
+                None => (row == decoded.starts.len()).then_some(decoded.elements),
+            };
+            let (first, end) = (start(skipped).ok_or_else(cut)?, start(skipped + count).ok_or_else(cut)?);
+            let offsets =
+                (skipped..=skipped + count).map(|row| start(row).unwrap_or(end) - first).collect::<Vec<_>>();
+            (first..end, Some(offsets))
+        }
+    };
+    let bytes = elements.start.checked_mul(width).zip(elements.end.checked_mul(width)).ok_or_else(cut)?;
+    if bytes.1 > decoded.values.len() {
+        return Err(cut());
+    }
+    let values = Bytes::from(decoded.values).slice(bytes.0..bytes.1);
+    let values = convert(values, info.conversion);
+    let tensor =
+        |shape: &[usize]| Tensor::from_bytes(values.clone(), dtype, shape).map_err(|error| error.to_string());
+    match (layout, offsets) {
+        (ColumnLayout::Scalar(_), _) => Ok(tensor(&[count])?.into()),
+        (ColumnLayout::Fixed(_, extent), offsets) => {
+            let differs = offsets
+                .iter()
+                .flat_map(|offsets| offsets.windows(2))
+                .position(|pair| pair[1] - pair[0] != extent);
+            match differs {
+                Some(row) => Err(format!("row {row} of them has another number of elements than {extent}")),
+                None => Ok(tensor(&[count, extent])?.into()),
+            }
+        }
+        (_, offsets) => {
+            let offsets: Vec<i64> =
+                offsets.unwrap_or_default().iter().map(|&offset| offset.cast_signed() as i64).collect();
+            let elements = tensor(&[elements.len()])?;
+            Sequences::new(&info.name, elements, &offsets)
+                .map(ChunkField::Lists)
+                .map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// The bytes of a stored element.
+fn stored_width(info: &ColumnInfo, dtype: DType) -> usize {
+    match (info.conversion, &info.layout) {
+        (Conversion::Narrow(_), _) => 4,
+        (_, Ok(ColumnLayout::Fixed(DType::U8, extent))) if !info.is_list => *extent,
+        _ => dtype.size(),
+    }
+}
+
+/// Stored values as elements.
+fn convert(values: Bytes, conversion: Conversion) -> Bytes {
+    match conversion {
+        Conversion::Same => values,
+        Conversion::Narrow(width) => {
+            values.chunks_exact(4).flat_map(|value| &value[..width]).copied().collect::<Vec<_>>().into()
+        }
+        Conversion::Times(factor) => {
+            let times = |value: &[u8]| {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(value);
+                i64::from_le_bytes(bytes).wrapping_mul(factor).to_le_bytes()
+            };
+            values.chunks_exact(8).flat_map(times).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+/// The rows that are written at a time, so that what is written stays in the cache.
+const BLOCK_ROWS: usize = 64;
+
+/// Columns of values of `width` bytes as one matrix, row by row.
+fn join_columns(columns: &[&[u8]], width: usize, rows: usize) -> Vec<u8> {
+    match width {
+        4 => join::<4>(columns, rows),
+        8 => join::<8>(columns, rows),
+        2 => join::<2>(columns, rows),
+        _ => join::<1>(columns, rows),
+    }
+}
+
+fn join<const W: usize>(columns: &[&[u8]], rows: usize) -> Vec<u8> {
+    let mut joined = vec![0; rows * columns.len() * W];
+    let each: Vec<&[[u8; W]]> = columns.iter().map(|column| column.as_chunks().0).collect();
+    let block = BLOCK_ROWS * columns.len() * W;
+    for (number, block) in joined.chunks_mut(block.max(1)).enumerate() {
+        let first = number * BLOCK_ROWS;
+        let (places, _) = block.as_chunks_mut::<W>();
+        for (column, values) in each.iter().enumerate() {
+            let rows = places.len() / columns.len().max(1);
+            for (row, value) in values[first..first + rows].iter().enumerate() {
+                places[row * columns.len() + column] = *value;
+            }
+        }
+    }
+    joined
+}

@@ -1,0 +1,115 @@
+"""`FileDataset`: samples of files that the engine reads a chunk at a time, in the order of a plan.
+
+Promises:
+
+- No value is read before its batch is formed. Lengths are known before, so that rules that count decide by them.
+- Chunks are runs of rows that are cheap to read alone; threads of the loader read and decode them without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.map.chunk_dataset import ChunkedDataset, ChunkSamples, ChunkSource, WindowSize
+from batchloom.dataset.map.on_demand import ReadOptions
+from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
+from batchloom.dataset.map.structure import Structures
+from batchloom.errors import many
+
+Array = numpy.ndarray[Any, Any]
+
+
+class OpenChunks(Protocol):
+    """A function that opens files, and pickles: other processes call it again."""
+
+    def __call__(self) -> _native.FileChunks:
+        """Return the chunks of the files."""
+
+
+class FileDataset(ChunkedDataset):
+    """Samples of files that are read a chunk at a time; :func:`batchloom.open` makes it.
+
+    A sample is a dict with each field of a row. Samples are shuffled in a window over chunks, as those of a
+    :class:`batchloom.ChunkDataset`; every sample comes once in an epoch, runs resume exactly, and each rank reads
+    chunks of its own.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        open_chunks: OpenChunks,
+        fields: Mapping[str, bool],
+        window: WindowSize,
+        on_error: str = "raise",
+    ) -> None:
+        """Open the chunks of files, whose ``fields`` say by name whether a field has lists that differ in length."""
+        source = FileSource(tuple(files), open_chunks, tuple(fields))
+        # Fields of one shape are not as long as the lists beside them.
+        lists = tuple(name for name, is_list in fields.items() if is_list)
+        options = ReadOptions(None if source.lengths is None else lists, on_error)
+        self._samples = ChunkSamples(source, source.lengths, options, window)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files."""
+        source = self._samples.source
+        assert isinstance(source, FileSource)
+        return source.files
+
+    def __repr__(self) -> str:
+        counts = (many(len(self.files), "file"), many(len(self.chunks), "chunk"), many(len(self), "sample"))
+        return f"FileDataset({'; '.join(counts)})"
+
+
+class FileSource(ChunkSource):
+    """The chunks of files, and the samples in them.
+
+    Attributes:
+        files: The paths of the files.
+        names: The names of the fields, in the order in which samples have them.
+        lengths: The length of the lists of each sample; ``None`` if no field has lists that differ in length.
+    """
+
+    def __init__(self, files: tuple[str, ...], open_chunks: OpenChunks, names: tuple[str, ...]) -> None:
+        self.files, self.names, self._open, self._chunks = files, names, open_chunks, open_chunks()
+        lengths = self._chunks.lengths()
+        self.lengths: Array | None = None if lengths is None else numpy.from_dlpack(lengths)
+        super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
+        self._structures = Structures()
+        example = {name: numpy.zeros(0) for name in names}
+        self._structure, _ = self._structures.take_apart(example, 1, {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileSource, (self.files, self._open, self.names)
+
+    @property
+    def structures(self) -> Structures:
+        """The structures of samples."""
+        return self._structures
+
+    def engine(self, *options: Any) -> _native.Dataset:
+        """Return the samples as the engine sees them."""
+        return _native.Dataset.in_chunks(self._chunks, (list(self._structure.names), self._structure.text), *options)
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples, each from a chunk that is read for it: for a look at single samples."""
+        for number in numbers:
+            if stop:
+                break
+            try:
+                yield self._sample(number)
+            except Exception as error:
+                yield Refused(make_sample_error(number, None, describe_error(error)), error)
+
+    def _sample(self, number: int) -> dict[str, Array]:
+        sizes = _native.borrow(self.sizes, "sizes")
+        engine = self.engine(sizes, None, None, False, 1, None)
+        found = {name: numpy.from_dlpack(tensor) for name, tensor in engine.sample(number)}
+        return {name: found[name] for name in self.names}
+
+    def _read(self, chunk: int) -> list[dict[str, Array]]:
+        first = self.first(chunk)
+        return [self._sample(number) for number in range(first, first + int(self.sizes[chunk]))]

@@ -1,0 +1,107 @@
+"""Files whose samples a function makes: lines, members, or whatever else is read one by one.
+
+Promise: an item is read from its file by one call, when its batch is formed; files are opened by the process that reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+from batchloom.arguments import make_unknown_keyword_error
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.map.map_dataset import MapDataset
+from batchloom.errors import DataError
+from batchloom.formats.options import NAMES, OpenOptions
+
+Array = numpy.ndarray[Any, Any]
+
+# The keywords of a dataset of items that `bl.open` takes.
+OF_ITEMS = ("sizes", "key", "workers")
+
+
+class FileReader:
+    """Reads pieces of files; it pickles by their paths, and each process opens the files that it reads.
+
+    Args:
+        files: The paths.
+    """
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.files = tuple(files)
+        self._opened: dict[tuple[int, int], int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.files,)
+
+    def read(self, file: int, start: int, count: int) -> bytes:
+        """Return some bytes of a file.
+
+        Raises:
+            DataError: The file ends before, or cannot be read.
+        """
+        path = self.files[file]
+        try:
+            found = os.pread(self._descriptor(file), count, start)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error}") from None
+        if len(found) != count:
+            raise DataError(f"{path} ends before byte {start + count}; expected it as it was when it was opened")
+        return found
+
+    def _descriptor(self, file: int) -> int:
+        key = (os.getpid(), file)
+        found = self._opened.get(key)
+        if found is None:
+            # Two threads may open a file at once: the descriptor that is not kept would stay open.
+            found = os.open(self.files[file], os.O_RDONLY)
+            kept = self._opened.setdefault(key, found)
+            if kept != found:
+                os.close(found)
+            found = kept
+        return found
+
+    def __del__(self) -> None:
+        for (process, _), descriptor in self._opened.items():
+            if process == os.getpid():
+                os.close(descriptor)
+
+
+class Lines:
+    """The lines of files, each made into an item when it is read.
+
+    Args:
+        files: The paths.
+        places: The first byte and the bytes of each line, ``[lines, 2]``, for each file.
+        parse: Makes an item of the bytes of a line.
+    """
+
+    def __init__(self, files: Sequence[str], places: Sequence[Array], parse: Callable[[bytes], Any]) -> None:
+        self._reader, self._places, self._parse = FileReader(files), list(places), parse
+        self._ends = numpy.cumsum([len(each) for each in places])
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return int(self._ends[-1])
+
+    def __getitem__(self, number: int) -> Any:
+        """Return the item of a line."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"line {number} of {len(self)}")
+        file = int(numpy.searchsorted(self._ends, number, side="right"))
+        start, count = self._places[file][number - int(self._ends[file])]
+        return self._parse(self._reader.read(file, int(start), int(count)))
+
+
+def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:
+    """Return the dataset of items, of which ``fn`` makes samples.
+
+    Raises:
+        TypeError: A keyword is none of such a dataset.
+    """
+    for name in options.more:
+        if name not in OF_ITEMS:
+            raise make_unknown_keyword_error("open", name, [*OF_ITEMS, *NAMES])
+    return MapDataset(items, options.fn, on_error=options.on_error or "raise", **options.more)

@@ -1,0 +1,122 @@
+"""Lines of JSON: numbers and lists of numbers by the engine's parser, everything else as dicts to a function.
+
+Promises:
+
+- Numbers are read a run of lines at a time, in the order of a plan, by threads of the loader.
+- Where lines hold texts, or a function makes samples, each line is read when its batch is formed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.map.chunk_dataset import window_size
+from batchloom.dataset.map.file_dataset import FileDataset
+from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.cache import cache_folder
+from batchloom.formats.columns import choose_columns
+from batchloom.formats.items import Lines, open_items
+from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
+from batchloom.formats.options import NAMES, OpenOptions
+from batchloom.formats.progress import ShownProgress
+
+
+def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
+    """Return the dataset of files.
+
+    Raises:
+        ArgumentError: A key does not exist, or options exclude each other.
+        DataError: A line is no object of JSON, lacks a key, or holds another kind of value than the first line.
+    """
+    opened = _native.JsonLines(list(files))
+    words = dict(opened.columns())
+    if options.fn is not None:
+        if options.columns is not None:
+            raise ArgumentError("columns and fn are both given; expected one: fn gets all keys of a line")
+        return open_items(_lines(files, _parse_object), options)
+    chosen = choose_columns(list(words), options.columns, files[0])
+    joined = next((name for name, column in chosen.items() if column.joined), None)
+    if joined is not None:
+        raise ArgumentError(f"columns[{joined!r}] joins keys, which lines of JSON do not; expected a list in each line")
+    keys = {name: column.name for name, column in chosen.items()}
+    other = next((key for key in keys.values() if words[key] not in ("number", "list")), None)
+    if other is not None:
+        for name in ("memory", "chunks_open", "nulls"):
+            if getattr(options, name) is not None:
+                raise ArgumentError(
+                    f"{name} is given, and key {other!r} of {files[0]} holds no number; expected no {name}"
+                )
+        return open_items(_lines(files, _Chosen(keys)), options)
+    kind = options.kind or (SEQUENCES if "list" in {words[key] for key in keys.values()} else ROWS)
+    if kind not in (ROWS, SEQUENCES):
+        raise ArgumentError(f"kind is {kind!r}, and {files[0]} holds lines of JSON; expected 'rows' or 'sequences'")
+    require_keywords(kind, options.more, NAMES)
+    if options.more:
+        raise ArgumentError(f"{next(iter(options.more))} is given, which data in memory has; expected no such keyword")
+    nulls = options.nulls or {}
+    numbers = tuple((name, key, nulls.get(key)) for name, key in sorted(keys.items()))
+    open_chunks = OpenJsonLines(tuple(files), numbers, kind == ROWS)
+    are_lists = {name: words[key] == "list" for name, key in keys.items()}
+    window = window_size(options.chunks_open, options.memory)
+    return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
+
+
+class OpenJsonLines:
+    """Opens the chunks of lines of JSON; it pickles, and other processes open them again.
+
+    Args:
+        files: The paths.
+        keys: The name of each field, its key, and the number in place of a null.
+        as_rows: ``True`` if lists have to have one length, and are rows then.
+    """
+
+    def __init__(self, files: tuple[str, ...], keys: tuple[tuple[str, str, Any], ...], as_rows: bool) -> None:
+        self._files, self._keys, self._as_rows = files, keys, as_rows
+
+    def __call__(self) -> _native.FileChunks:
+        """Return the chunks of the files."""
+        with ShownProgress(f"looking at {self._files[0]}", "runs of lines") as progress:
+            opened = _native.JsonLines(list(self._files))
+            names, keys, nulls = zip(*self._keys, strict=True)
+            floats = [None if null is None else float(null) for null in nulls]
+            return opened.open(list(names), list(keys), floats, self._as_rows, cache_folder(), progress)
+
+
+class _Chosen:
+    """Makes a sample of a line: some of its keys.
+
+    Args:
+        keys: The key of each field by name; a dot leads into an object.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._keys = {name: key.split(".") for name, key in keys.items()}
+
+    def __call__(self, line: bytes) -> dict[str, Any]:
+        """Return the fields of a line."""
+        found = _parse_object(line)
+        return {name: self._value(found, path) for name, path in self._keys.items()}
+
+    def _value(self, found: Any, path: list[str]) -> Any:
+        for key in path:
+            if not isinstance(found, dict) or key not in found:
+                raise DataError(f"the line has no key {'.'.join(path)!r}; expected the keys of the first line in each")
+            found = found[key]
+        return found
+
+
+def _parse_object(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise DataError(f"the line is no JSON: {error}") from None
+
+
+def _lines(files: Sequence[str], parse: Any) -> Lines:
+    places = [numpy.from_dlpack(_native.line_places(file)) for file in files]
+    return Lines(files, places, parse)

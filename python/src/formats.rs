@@ -1,0 +1,230 @@
+//! Files that are read a chunk at a time. They are documented in batchloom/formats.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use batchloom::DType;
+use batchloom_formats::json_lines::{JsonLines as Lines, JsonWord, line_places as find_lines};
+use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
+use batchloom_formats::{
+    FileSource, FormatError, FormatErrorKind, ParquetFiles as Files, ParquetIndex, ParquetSource,
+};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use crate::dlpack::Tensor;
+use crate::error::{ArgumentError, DTypeError, DataError, UnsupportedFileError, raise};
+use crate::memory::collect;
+
+/// The exception for an error of a file.
+pub(crate) fn raise_format(error: &FormatError) -> PyErr {
+    let message = error.to_string();
+    match error.kind() {
+        FormatErrorKind::Argument => ArgumentError::new_err(message),
+        FormatErrorKind::Type => DTypeError::new_err(message),
+        FormatErrorKind::Unsupported => UnsupportedFileError::new_err(message),
+        FormatErrorKind::Io => PyOSError::new_err(message),
+        _ => DataError::new_err(message),
+    }
+}
+
+/// Parquet files, of which the footers are read.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct ParquetFiles(Files);
+
+/// A column: its name, the word for its samples, the type of their elements, their number if that is one, and the reason
+/// why the column makes no tensor, if it does not.
+type Column = (String, &'static str, Option<&'static str>, Option<usize>, Option<String>);
+
+/// A field: its name, its columns, whether they are joined, and the number in place of a null.
+type FieldOfColumns = (String, Vec<String>, bool, Option<f64>);
+
+#[pymethods]
+impl ParquetFiles {
+    #[new]
+    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        py.detach(|| Files::open(paths)).map(Self).map_err(|error| raise_format(&error))
+    }
+
+    /// The columns.
+    fn columns(&self) -> Vec<Column> {
+        let describe = |layout: ColumnLayout| match layout {
+            ColumnLayout::Scalar(dtype) => ("number", dtype, None),
+            ColumnLayout::Fixed(dtype, extent) => ("fixed", dtype, Some(extent)),
+            ColumnLayout::List(dtype) => ("list", dtype, None),
+            ColumnLayout::Text => ("text", DType::U8, None),
+            _ => ("binary", DType::U8, None),
+        };
+        let column = |column: &batchloom_formats::parquet::ColumnInfo| match &column.layout {
+            Ok(layout) => {
+                let (word, dtype, extent) = describe(*layout);
+                (column.name.clone(), word, Some(dtype.name()), extent, None)
+            }
+            Err(reason) => (column.name.clone(), "other", None, None, Some(reason.clone())),
+        };
+        self.0.columns().iter().map(column).collect()
+    }
+
+    /// The number of rows of each file.
+    fn rows(&self) -> Vec<u64> {
+        self.0.rows().collect()
+    }
+
+    /// Returns true if all values of a column are one whole number, as the footers say.
+    fn is_always(&self, column: &str, value: i64) -> bool {
+        self.0.is_always(column, value)
+    }
+
+    /// Finds the pages of the columns of some fields, and the lengths of lists. If `as_rows` is true, lists of one column
+    /// have to have one length, and are rows. `progress`, if there is one, gets the row
+    /// groups that were looked at and all of them.
+    fn open(
+        &self,
+        py: Python<'_>,
+        fields: Vec<FieldOfColumns>,
+        as_rows: bool,
+        cache: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<FileChunks> {
+        let fields: Vec<FieldColumns> = fields
+            .into_iter()
+            .map(|(name, columns, are_joined, null)| FieldColumns { name, columns, are_joined, null })
+            .collect();
+        let (mut names, mut nulls) = (Vec::new(), Vec::new());
+        for field in &fields {
+            for column in &field.columns {
+                if !names.contains(column) {
+                    names.push(column.clone());
+                    nulls.push(field.null.is_some());
+                }
+            }
+        }
+        let watch = Watch::new(progress);
+        let source = py.detach(|| {
+            let report = |done, all| watch.report(done, all);
+            let index = ParquetIndex::make(&self.0, &names, &nulls, cache.as_deref(), &report)?;
+            let source = ParquetSource::new(self.0.clone(), index, &fields)?;
+            if as_rows { source.as_rows() } else { Ok(source) }
+        });
+        watch.finish()?;
+        source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
+    }
+}
+
+/// A look at files, of which Python is told how far it is, and which Ctrl-C ends.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    /// The exception that ended it.
+    failed: Mutex<Option<PyErr>>,
+}
+
+impl Watch {
+    fn new(progress: Option<Py<PyAny>>) -> Self {
+        Self { progress, failed: Mutex::new(None) }
+    }
+
+    /// Tells how much is done; returns false if the look ends here.
+    fn report(&self, done: usize, all: usize) -> bool {
+        Python::attach(|py| {
+            let called = match &self.progress {
+                Some(progress) => progress.call1(py, (done, all)).map(drop),
+                None => Ok(()),
+            };
+            let Err(error) = called.and_then(|()| py.check_signals()) else { return true };
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            false
+        })
+    }
+
+    /// Raises the exception that ended the look, if one did.
+    fn finish(self) -> PyResult<()> {
+        match self.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Files of lines of JSON.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct JsonLines(Lines);
+
+#[pymethods]
+impl JsonLines {
+    #[new]
+    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        py.detach(|| Lines::open(paths)).map(Self).map_err(|error| raise_format(&error))
+    }
+
+    /// The keys of the first line, and the word for the value of each.
+    fn columns(&self) -> Vec<(String, &'static str)> {
+        let word = |word| match word {
+            JsonWord::Number => "number",
+            JsonWord::List => "list",
+            JsonWord::Text => "text",
+            JsonWord::Other => "other",
+        };
+        self.0.columns().iter().map(|column| (column.name.clone(), word(column.word))).collect()
+    }
+
+    /// The samples of some keys, each a field of the name in its place, with a number in place of nulls if there is one.
+    #[expect(clippy::too_many_arguments, reason = "what is opened")]
+    fn open(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        keys: Vec<String>,
+        nulls: Vec<Option<f64>>,
+        as_rows: bool,
+        cache: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<FileChunks> {
+        let watch = Watch::new(progress);
+        let source = py.detach(|| {
+            let report = |done, all| watch.report(done, all);
+            self.0.source(&names, &keys, &nulls, as_rows, cache.as_deref(), &report)
+        });
+        watch.finish()?;
+        source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
+    }
+}
+
+/// The first byte of each line of a file that is not blank, and its bytes: `[lines, 2]` of uint64.
+#[pyfunction]
+pub(crate) fn line_places(py: Python<'_>, path: PathBuf) -> PyResult<Tensor> {
+    let places = py.detach(|| find_lines(path)).map_err(|error| raise_format(&error))?;
+    let shape = [places.len(), 2];
+    batchloom::Tensor::from_vec(places.into_flattened(), &shape).map(Tensor).map_err(|error| raise(&error))
+}
+
+/// Samples of files that are read a chunk at a time.
+#[pyclass(frozen, from_py_object, module = "batchloom._native")]
+#[derive(Debug, Clone)]
+pub(crate) struct FileChunks(pub(crate) Arc<dyn FileSource>);
+
+#[pymethods]
+impl FileChunks {
+    /// The number of samples of each chunk, uint64.
+    fn sizes(&self) -> PyResult<Tensor> {
+        let chunks = self.0.chunks();
+        let sizes = (0..usize::try_from(chunks.len()).unwrap_or(0)).map(|chunk| {
+            let range = chunks.range(chunk as u64);
+            range.end - range.start
+        });
+        Ok(Tensor(collect(sizes)?.into()))
+    }
+
+    /// The names of the fields.
+    fn names(&self) -> Vec<String> {
+        self.0.names().to_vec()
+    }
+
+    /// The length of the lists of each sample, uint32; `None` without lists that differ in length.
+    fn lengths(&self) -> PyResult<Option<Tensor>> {
+        let lengths = self.0.lengths().map(|lengths| collect(lengths.iter().copied()));
+        Ok(lengths.transpose()?.map(|lengths| Tensor(lengths.into())))
+    }
+}
