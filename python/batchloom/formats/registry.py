@@ -19,6 +19,9 @@ from batchloom.errors import ArgumentError, DataError
 # The format of a folder that is read as a whole.
 FOLDER = "hugging_face"
 
+# The format of tokens beside which an index lies, and the suffixes of both files.
+PAIRED, PAIR = "megatron", (".bin", ".idx")
+
 # The bytes at the beginning of a file that tell formats apart.
 LOOKED_AT = 512
 
@@ -90,6 +93,7 @@ FORMATS = (
         ("nulls", "memory", "chunks_open", "on_error", "fn"),
     ),
     Format("text", "lines of text", (".txt",), "text", ("fn", "on_error")),
+    Format("megatron", "a corpus of Megatron", (".idx",), "megatron", (), _begins(b"MMIDIDX\x00\x00")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""
@@ -171,6 +175,9 @@ def _format_of(file: str) -> Format | None:
     """
     if os.path.isdir(file):  # which nothing but a folder of datasets is
         return name_format(FOLDER)
+    stem, suffix = os.path.splitext(file)
+    if suffix == PAIR[0] and os.path.isfile(stem + PAIR[1]):
+        return name_format(PAIRED)
     named = next((each for each in FORMATS if file.lower().endswith(each.suffixes)), None)
     head = _read_head(file)
     begun = next((each for each in FORMATS if each.is_begun_by is not None and each.is_begun_by(head)), None)
