@@ -129,7 +129,7 @@ def read_index(path: str) -> tuple[numpy.dtype[Any], Array, Array, Array]:
     if found < HEADER.size:
         raise DataError(f"{path} has {found} bytes; expected at least {HEADER.size}, as an index of Megatron has")
     contents = numpy.memmap(path, numpy.uint8, "r")
-    magic, version, code, sequences, bounds = HEADER.unpack_from(contents)
+    magic, version, code, sequences, bounds = HEADER.unpack(contents[: HEADER.size].tobytes())
     if magic != MAGIC or version != VERSION:
         raise DataError(
             f"{path} begins with {magic!r} and version {version}; expected {MAGIC!r} and {VERSION}, as an index of "

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.tar_headers import has_checksum
 
 # The format of a folder that is read as a whole.
 FOLDER = "hugging_face"
@@ -29,10 +30,6 @@ LOOKED_AT = 512
 def _is_safetensors(head: bytes) -> bool:
     """Return whether bytes begin with the length of a header and the header itself, which is JSON."""
     return len(head) > 9 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") < 1 << 40
-
-
-def _is_tar(head: bytes) -> bool:
-    return head[257:262] == b"ustar"
 
 
 def _begins(*magic: bytes) -> Callable[[bytes], bool]:
@@ -93,6 +90,14 @@ FORMATS = (
         ("nulls", "memory", "chunks_open", "on_error", "fn"),
     ),
     Format("text", "lines of text", (".txt",), "text", ("fn", "on_error")),
+    Format(
+        "tar",
+        "tars that are not compressed",
+        (".tar", ".tgz", ".tar.gz", ".tar.zst"),
+        "tar",
+        ("fn", "on_error"),
+        has_checksum,
+    ),
     Format("megatron", "a corpus of Megatron", (".idx",), "megatron", (), _begins(b"MMIDIDX\x00\x00")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
