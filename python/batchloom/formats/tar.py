@@ -209,6 +209,6 @@ def _require_extensions(indices: Sequence[TarIndex], names: Sequence[str]) -> No
             if not has.all():
                 stem = index.stems[int((~has).argmax())]
                 raise DataError(
-                    f"sample {stem} of {index.path} has no member with extension {name!r}; expected every sample to have "
-                    f"{show_names(names)}: columns= chooses extensions, and fn= takes any"
+                    f"sample {stem} of {index.path} has no member with extension {name!r}; expected every sample to "
+                    f"have {show_names(names)}: columns= chooses extensions, and fn= takes any"
                 )

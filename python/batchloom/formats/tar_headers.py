@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import adler32
 
 from batchloom.errors import DataError
 
-BLOCK = 512
+BLOCK, HALF = 512, 256
 
 # The fields of a header.
 _NAME, _SIZE, _SUM = slice(0, 100), slice(124, 136), slice(148, 156)
@@ -52,9 +53,11 @@ def has_checksum(block: bytes) -> bool:
     """Return whether a block is a header: its sum is the one that it has."""
     if len(block) < BLOCK:
         return False
-    found = sum(block[:BLOCK]) - sum(block[_SUM]) + 8 * ord(" ")
+    # An Adler sum counts bytes up to 65 520 in its lower half, which 256 bytes do not exceed.
+    found = (adler32(block[:HALF]) & 0xFFFF) + (adler32(block[HALF:BLOCK]) & 0xFFFF) - 2
+    field = block[_SUM]
     try:
-        return found == _read_number(block[_SUM])
+        return found - sum(field) + 8 * ord(" ") == _read_number(field)
     except ValueError:
         return False
 
@@ -82,7 +85,7 @@ def _walk(path: str, descriptor: int, total: int) -> Iterator[Member]:
         block = os.pread(descriptor, BLOCK, place)
         if len(block) < BLOCK:
             raise DataError(f"{path} ends at byte {total} without its mark of an end; expected a whole tar")
-        if not block.strip(b"\0"):
+        if block[0] == 0 and not block.strip(b"\0"):
             _require_end(path, descriptor, place)
             return
         if not has_checksum(block):
@@ -111,6 +114,8 @@ def _walk(path: str, descriptor: int, total: int) -> Iterator[Member]:
 
 def _require_plain(path: str, name: str, kind: bytes, described: dict[str, str]) -> None:
     """Refuse a member that is neither a file nor a folder."""
+    if kind in FILES and not described:
+        return
     is_sparse = any(key.startswith("GNU.sparse.") for key in described)
     if is_sparse or kind not in (*FILES, FOLDER):
         what = "a sparse file" if is_sparse else _OTHERS.get(kind, f"of kind {kind!r}")
