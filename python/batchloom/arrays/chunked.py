@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import batchloom._native as _native
 import numpy
-from batchloom.arrays.field import BorrowedArray, host, lend, lend_to_devices, share
+from batchloom.arrays.field import BorrowedArray, host, lend, lend_to_devices
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, DEVICE_FRAMEWORK, framework_of, load
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
@@ -83,13 +83,13 @@ class ChunkedArray:
         """Return an array of thousands of chunks that lie in few memory maps, of which only the maps are checked.
 
         Args:
-            chunks: Arrays of NumPy of one type, whose rows have one shape; at least one.
+            chunks: Arrays of NumPy of one type that NumPy itself has, with rows of one shape; at least one.
             maps: The maps that they lie in; none where the chunks keep their memory.
         """
         array = cls.__new__(cls)
         array.framework, array.chunks = DEFAULT_FRAMEWORK, tuple(chunks)
         array.fields = tuple(BorrowedArray(f"map {number}", each) for number, each in enumerate(maps))
-        array.tensor = _native.ChunkedTensor("chunks", [share(chunk, "chunks") for chunk in chunks])
+        array.tensor = _native.ChunkedTensor("chunks", [_native.borrow(chunk, "chunks") for chunk in chunks])
         return array
 
     @property

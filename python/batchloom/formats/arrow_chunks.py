@@ -17,7 +17,8 @@ from batchloom.dataset.map.chunk_dataset import ChunkDataset
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.arrays import choose_for_kind, gather
-from batchloom.formats.arrow_columns import ColumnReader, Memory, require_type
+from batchloom.formats.arrow_columns import ColumnReader, require_type
+from batchloom.formats.arrow_memory import Memory
 from batchloom.formats.arrow_tables import (
     FILE_HEADER,
     MAGIC,

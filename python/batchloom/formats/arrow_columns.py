@@ -19,53 +19,14 @@ from typing import Any
 import numpy
 import pyarrow
 import pyarrow.compute
-from batchloom.arrays.chunked import ChunkedArray
 from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import DataError, DTypeError
+from batchloom.formats.arrow_memory import ListOffsets, Memory
 from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
 
 Array = numpy.ndarray[Any, Any]
-
-
-class Memory:
-    """The memory of columns: maps of files, from which arrays are cut that keep them.
-
-    Args:
-        maps: The maps, as bytes.
-    """
-
-    def __init__(self, maps: Sequence[Array] = ()) -> None:
-        found = sorted((each.ctypes.data, each) for each in maps if len(each)) if len(maps) else []
-        self.maps = [each for _, each in found]
-        self._starts = [start for start, _ in found]
-
-    def holds(self, address: int, size: int) -> bool:
-        """Return whether bytes lie in one of the maps."""
-        return self._find(address, size) is not None
-
-    def cut(self, buffer: Any, dtype: Any, start: int, count: int) -> Array:
-        """Return elements of a buffer as an array: of a map, if the buffer lies in one."""
-        dtype = numpy.dtype(dtype)
-        if not count or buffer is None:
-            return numpy.zeros(0, dtype)
-        address, size = buffer.address + start * dtype.itemsize, count * dtype.itemsize
-        found = self._find(address, size)
-        if found is None:
-            return numpy.frombuffer(buffer, dtype, count, start * dtype.itemsize)
-        return numpy.ndarray(count, dtype, self.maps[found], address - self._starts[found])
-
-    def _find(self, address: int, size: int) -> int | None:
-        place = bisect_right(self._starts, address) - 1
-        if place < 0 or address + size > self._starts[place] + len(self.maps[place]):
-            return None
-        return place
-
-    def join(self, chunks: Sequence[Array]) -> Any:
-        """Return arrays one after the other as one array, without a copy."""
-        held = [chunk for chunk in chunks if len(chunk)] or list(chunks[:1])
-        return held[0] if len(held) == 1 else ChunkedArray.in_maps(held, self.maps)
 
 
 class ArrowObjects(LazyObjects):
@@ -195,7 +156,7 @@ class ColumnReader:
         Raises:
             DataError: There are some.
         """
-        lengths = numpy.diff(self._offsets(_with_offsets(chunk)))
+        lengths = ListOffsets(self._memory, [_with_offsets(chunk)], self._places.first).lengths
         other = lengths != lengths[:1]
         if other.any():
             row = self._places.name(start + int(other.argmax()))
@@ -204,15 +165,13 @@ class ColumnReader:
     def _lists(self, name: str, chunks: list[Any], starts: list[int]) -> Any:
         """Return lists: in one dimension over their memory, in two dimensions as a copy."""
         chunks = [_with_offsets(chunk) for chunk in chunks]
-        offsets, inner = [numpy.zeros(1, numpy.int64)], []
-        for chunk, start in zip(chunks, starts, strict=True):
-            places = self._offsets(chunk)
-            values = _stored(chunk.values).slice(int(places[0]), int(places[-1] - places[0]))
-            places -= places[0]
-            self._require_filled(name, values, partial(_row_of, places, start))
+        offsets, inner = ListOffsets(self._memory, chunks, self._places.first), []
+        for number, (chunk, start) in enumerate(zip(chunks, starts, strict=True)):
+            first = int(offsets.firsts[number])
+            values = _stored(chunk.values).slice(first, int(offsets.lasts[number]) - first)
+            self._require_filled(name, values, partial(_find_row, offsets, number, start))
             inner.append(self._fill_inner(name, values))
-            offsets.append(places[1:] + offsets[-1][-1])
-        ends = numpy.concatenate(offsets)
+        ends = offsets.join()
         if describe_type(inner[0].type) != LISTS:
             return Lists(self._memory.join([self._rows(name, values, 0) for values in inner]), ends)
         below = self._lists(name, inner, [0] * len(inner))
@@ -251,17 +210,6 @@ class ColumnReader:
                 f"{list(shape)}, as its type has it"
             )
         return rows.reshape(len(rows), *shape)
-
-    def _offsets(self, chunk: Any) -> Array:
-        """Return the offsets of a chunk of lists, as int64."""
-        dtype = numpy.int64 if pyarrow.types.is_large_list(chunk.type) else numpy.int32
-        places = self._memory.cut(chunk.buffers()[1], dtype, chunk.offset, len(chunk) + 1).astype(numpy.int64)
-        size = len(chunk.values)
-        if (places[1:] < places[:-1]).any() or not 0 <= places[0] <= places[-1] <= size:
-            raise DataError(
-                f"offsets of lists in {self._places.first} leave their values or decrease; expected a whole file"
-            )
-        return places
 
 
 def require_type(name: str, kind: Any, where: str) -> str:
@@ -322,9 +270,9 @@ def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:
         raise DataError(f"column {name!r} of {places.first} has a time that no nanoseconds count: {error}") from None
 
 
-def _row_of(offsets: Array, start: int, place: int) -> int:
-    """Return the row that has an element, by the offsets of the rows of a chunk that begins at a row."""
-    return start + int(numpy.searchsorted(offsets, place, side="right")) - 1
+def _find_row(offsets: ListOffsets, chunk: int, start: int, place: int) -> int:
+    """Return the row that has an element of a chunk, which begins at a row."""
+    return start + offsets.find_list(chunk, place)
 
 
 def _with_offsets(chunk: Any) -> Any:

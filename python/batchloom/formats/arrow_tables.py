@@ -144,7 +144,8 @@ def read_fields(
     tables: Sequence[MappedTable], chosen: Mapping[str, ChosenColumn], options: OpenOptions, places: Places
 ) -> dict[str, Any]:
     """Return the fields of tables, each over all of them."""
-    from batchloom.formats.arrow_columns import ColumnReader, Memory
+    from batchloom.formats.arrow_columns import ColumnReader
+    from batchloom.formats.arrow_memory import Memory
 
     reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places)
     columns: dict[str, Any] = {}

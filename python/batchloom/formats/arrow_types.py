@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import pyarrow
@@ -28,11 +29,13 @@ _TIMES = (types.is_timestamp, types.is_duration, types.is_date, types.is_time)
 _LISTS = (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view)
 
 
+@cache
 def is_list(kind: Any) -> bool:
     """Return whether values of a type are lists of any length."""
     return any(check(kind) for check in _LISTS)
 
 
+@cache  # a column has thousands of arrays of one type
 def describe_type(kind: Any) -> str | None:
     """Return what a field makes of a type; ``None`` for a type that makes no tensor."""
     if list(getattr(kind, "permutation", None) or []) != sorted(getattr(kind, "permutation", None) or []):

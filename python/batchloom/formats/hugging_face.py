@@ -45,19 +45,20 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     """Return the dataset of folders, one after the other."""
     require_pyarrow(files[0])
     tables: list[MappedTable] = []
-    indices: list[Array] = []
+    chosen_of: list[tuple[int, int, Array | None]] = []
     rows = 0
-    is_whole = True
     for folder in files:
         state = _read_state(folder)
         found = [_read_shown(os.path.join(folder, name), state) for name in _list_data(folder, state)]
         count = sum(each.table.num_rows for each in found)
         chosen = _read_indices(folder, state)
-        is_whole = is_whole and chosen is None
-        indices.append(rows + (numpy.arange(count) if chosen is None else _require_inside(folder, chosen, count)))
+        chosen_of.append((rows, count, None if chosen is None else _require_inside(folder, chosen, count)))
         tables += found
         rows += count
-    return _open_rows(tables, None if is_whole else numpy.concatenate(indices), options)
+    if all(chosen is None for _, _, chosen in chosen_of):
+        return _open_rows(tables, None, options)
+    indices = [first + (numpy.arange(count) if chosen is None else chosen) for first, count, chosen in chosen_of]
+    return _open_rows(tables, numpy.concatenate(indices), options)
 
 
 def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
