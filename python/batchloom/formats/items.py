@@ -89,7 +89,7 @@ class FileReader:
 
 
 def find_stamp(path: str) -> tuple[int, ...]:
-    """Return the size, the time of the last change and the number of a file, by which another one is told.
+    """Return the size, the time of the last change and the number of a file, which tell it from other files.
 
     Raises:
         DataError: It is not there.

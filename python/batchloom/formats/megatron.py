@@ -56,7 +56,7 @@ class Corpus(NamedTuple):
 
 
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
-    """Return the dataset of corpora: of sequences, or, where ``seq_len`` or the kind asks for it, of a stream.
+    """Return the dataset of corpora: of sequences, or with ``seq_len`` of a stream.
 
     Raises:
         ArgumentError: Columns are chosen, or the kind is another one.
@@ -174,7 +174,7 @@ def _read_dtype(path: str, code: int) -> numpy.dtype[Any]:
 
 
 def _join_offsets(offsets: Sequence[Array]) -> Array:
-    """Return offsets over several corpora, given those of each."""
+    """Return offsets over several corpora, given the offsets of each."""
     joined, end = [offsets[0]], int(offsets[0][-1])
     for each in offsets[1:]:
         joined.append(each[1:] + end)

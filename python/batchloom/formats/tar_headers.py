@@ -50,7 +50,7 @@ class Member(NamedTuple):
 
 
 def has_checksum(block: bytes) -> bool:
-    """Return whether a block is a header: its sum is the one that it has."""
+    """Return whether a block is a header: its bytes have the sum that it holds."""
     if len(block) < BLOCK:
         return False
     # An Adler sum counts bytes up to 65 520 in its lower half, which 256 bytes do not exceed.
@@ -132,7 +132,7 @@ def _require_end(path: str, descriptor: int, place: int) -> None:
 
 
 def _read_description(path: str, descriptor: int, place: int, size: int, kind: bytes) -> dict[str, str]:
-    """Return what a member says about the member after it, by the names of pax."""
+    """Return the description that a member holds of the member after it, by the names of pax."""
     if size > LONGEST:
         raise DataError(f"the member at byte {place} of {path} describes another one in {size} bytes; expected a path")
     contents = os.pread(descriptor, size, place + BLOCK)
