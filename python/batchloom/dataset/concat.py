@@ -119,6 +119,7 @@ class JoinedSamples(StoredSamples):
         self._ends = list(accumulate(len(each) for each in parts))
         self._require_same_frameworks()
         first = parts[0]
+        self.batch_types = {name: kind for each in parts for name, kind in each.batch_types.items()}
         self.is_bare, self.has_next_tokens = first.is_bare, first.has_next_tokens
         self.is_formed_without_torch = first.is_formed_without_torch
         arrays = {id(field): field for each in parts for field in each.location.arrays}

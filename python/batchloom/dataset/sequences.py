@@ -220,7 +220,8 @@ class SequenceSamples(StoredSamples):
 
     def sample(self, sample: int) -> dict[str, Any]:
         """Return a dict of arrays, views of the fields."""
-        return {name: field.row(self.row(sample)) for name, field in self.fields.items()}
+        row = self.row(sample)
+        return {name: self.as_in_batches(name, field.row(row)) for name, field in self.fields.items()}
 
     @override
     def narrow(self, selection: _native.Selection) -> None:

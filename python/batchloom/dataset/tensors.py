@@ -136,7 +136,7 @@ class RowSamples(StoredSamples):
     def sample(self, sample: int) -> Any:
         """Return a row of every field: a tuple, or a dict if the fields are named."""
         row = self.row(sample)
-        rows = tuple(field.row(row) for field in self.fields)
+        rows = tuple(self.as_in_batches(field.label, field.row(row)) for field in self.fields)
         return rows if self.names is None else dict(zip(self.names, rows, strict=True))
 
     @override

@@ -163,12 +163,12 @@ def read_whole(files: Sequence[str], options: OpenOptions, reason: str) -> Datas
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
         raise DataError(f"{files[0]}: {reason}, which takes pyarrow; expected pyarrow to be installed") from None
-    from batchloom.formats.arrow import open_tables
+    from batchloom.formats.arrow_tables import hold_table, open_tables
 
     try:
-        tables = [parquet.read_table(file, memory_map=True) for file in files]
+        tables = [hold_table(file, parquet.read_table(file, memory_map=True)) for file in files]
     except ArrowInvalid as error:
         raise DataError(f"{files[0]} cannot be read: {error}") from error
     except NotImplementedError as error:
         raise DTypeError(f"{files[0]} cannot be read: {error}") from error
-    return open_tables(files, tables, options)
+    return open_tables(tables, options)

@@ -120,7 +120,9 @@ def test_lengths_are_known_before_a_value_is_read(tmp_path):
 
 @pytest.mark.parametrize("writer", ["polars", "pyarrow"])
 def test_columns_are_chosen_named_and_joined(tmp_path, writer):
-    table = pa.table({"f0": TABLE["score"], "f1": pa.array(ARRAYS["score"] * 2), "y": TABLE["label"], "name": ["a"] * ROWS})
+    table = pa.table(
+        {"f0": TABLE["score"], "f1": pa.array(ARRAYS["score"] * 2), "y": TABLE["label"], "name": ["a"] * ROWS}
+    )
     if writer == "polars":
         polars.from_arrow(table).write_parquet(tmp_path / "a.parquet", row_group_size=10)
     else:
@@ -279,7 +281,9 @@ def test_options_of_data_in_memory_are_refused(tmp_path):
 
 
 def test_windows_and_groups_of_columns(tmp_path):
-    frame = pa.table({"series": [0] * 30 + [1] * 30, "time": [*range(30)] * 2, "value": numpy.arange(60, dtype="float32")})
+    frame = pa.table(
+        {"series": [0] * 30 + [1] * 30, "time": [*range(30)] * 2, "value": numpy.arange(60, dtype="float32")}
+    )
     pq.write_table(frame, tmp_path / "a.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
