@@ -343,6 +343,20 @@ def test_a_file_that_shrinks_ends_the_epoch(tmp_path):
             pass
 
 
+@pytest.mark.parametrize("columns", [["text"], ["text", "ids"]])
+def test_texts_of_a_file_that_shrinks_end_the_epoch(tmp_path, columns):
+    rows = 50_000
+    whole = pyarrow.table({"text": ["text"] * rows, "ids": [[k] for k in range(rows)]})
+    path = write(tmp_path / "a.arrow", [whole], 1000)
+    found = bl.open(path, columns=columns)
+    for dataset in (found, found.select([4, 2, 40_000]), found.take(9).concat(found)):
+        next(iter(bl.DataLoader(dataset, 2)))
+    os.truncate(path, 4096)
+    for dataset in (found, found.select([4, 2, 40_000]), found.take(9).concat(found)):
+        with refused(bl.DataError, "a.arrow", "4096", "truncated"):
+            next(iter(bl.DataLoader(dataset, 2)))
+
+
 CONTENTS = {}
 
 
