@@ -357,6 +357,16 @@ def test_texts_of_a_file_that_shrinks_end_the_epoch(tmp_path, columns):
             next(iter(bl.DataLoader(dataset, 2)))
 
 
+@pytest.mark.parametrize("offsets", [[0, 5, 2, 6], [0, 2, 6, 5], [2, 9, 3, 6]])
+def test_offsets_that_decrease_are_named(tmp_path, offsets):
+    values = pyarrow.array(range(9))
+    buffers = [None, pyarrow.array(offsets, pyarrow.int32()).buffers()[1]]
+    damaged_lists = pyarrow.Array.from_buffers(pyarrow.list_(values.type), 3, buffers, children=[values])
+    write(tmp_path / "a.arrow", [pyarrow.table({"x": damaged_lists})])
+    with refused(bl.DataError, "a.arrow"):
+        bl.open(tmp_path / "a.arrow")
+
+
 CONTENTS = {}
 
 
