@@ -92,8 +92,8 @@ def measure_waiting(name: str, samples: int, scale: float) -> list[dict[str, Any
     lengths, pack = draw(name, round(samples * scale))
     rows = []
     for world_size in (ranks for ranks in RANKS if lengths.sum() > 2 * ranks * pack):
-        plain, even = (plan_of(lengths, pack, world_size, **cost) for cost in ({"cost": COST}, {"balance": COST}))
-        before, after, by_tokens = plain.stats(), even.stats(), plan_of(lengths, pack, world_size).stats()
+        plain, even = plan_of(lengths, pack, world_size), plan_of(lengths, pack, world_size, balance=COST)
+        before, after, by_tokens = plain.stats(cost=COST), even.stats(), plain.stats()
         if world_size == RANKS[0] and abs(recount(even, lengths) - after["imbalance"]) > 1e-9:
             raise AssertionError(f"{name}: stats() do not agree with a recount")
         row = {

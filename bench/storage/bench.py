@@ -1,6 +1,6 @@
 """Measure data in several chunks beside the same data in one array, and beside the ways of today.
 
-    python -m bench storage [--only rows|documents|shards|taken|chunks|hdf5|zarr|parquet|columns|token_lists|lines] [--rounds 5] [--scale 0.1]
+    python -m bench storage [--only PART] [--rounds 5] [--scale 0.1]
 
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000

@@ -1,11 +1,12 @@
 //! The plan, for one rank.
 
+use batchloom::batching::Cost;
 use batchloom::plan::Stats;
 use batchloom::report::Value;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batching::Rule;
+use crate::batching::{Coefficients, Rule, read_cost};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::memory::collect;
@@ -76,9 +77,10 @@ impl Plan {
         self.count_steps(py, batchloom::Plan::updates)
     }
 
-    /// The steps of an update, and its counts over all ranks.
-    fn update(&self, py: Python<'_>, update: u64) -> PyResult<Update> {
-        let update = py.detach(|| self.plan.update(update)).map_err(|error| raise(&error))?;
+    /// The steps of an update, and its counts over all ranks, by a cost model or by the cost of the plan.
+    fn update(&self, py: Python<'_>, update: u64, cost: Option<Coefficients>) -> PyResult<Update> {
+        let cost = self.cost_or_own(cost)?;
+        let update = py.detach(|| self.plan.update_by(update, cost)).map_err(|error| raise(&error))?;
         let steps = (update.steps.start, update.steps.end);
         let (samples, tokens, cost) = (update.samples, update.tokens, update.cost);
         Ok((steps, samples, tokens, update.labels, update.sequences, cost, update.imbalance))
@@ -115,14 +117,16 @@ impl Plan {
         Ok(places.into_iter().map(|place| (place.step, place.rank, place.index)).collect())
     }
 
-    /// The cost of the plan.
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of(py, &self.count_steps(py, batchloom::Plan::stats)?)
+    /// The costs of the plan, with the time that ranks wait by a cost model or by the cost of the plan.
+    fn stats<'py>(&self, py: Python<'py>, cost: Option<Coefficients>) -> PyResult<Bound<'py, PyDict>> {
+        let cost = self.cost_or_own(cost)?;
+        dict_of(py, &self.count_steps(py, |plan| plan.stats_by(cost))?)
     }
 
-    /// A page that shows the plan, as HTML.
-    fn report(&self, py: Python<'_>, title: &str) -> PyResult<String> {
-        self.count_steps(py, |plan| plan.report(title))
+    /// A page that shows the plan, as HTML, by a cost model or by the cost of the plan.
+    fn report(&self, py: Python<'_>, title: &str, cost: Option<Coefficients>) -> PyResult<String> {
+        let cost = self.cost_or_own(cost)?;
+        self.count_steps(py, |plan| plan.report_by(title, cost))
     }
 
     /// The same run in another epoch, from its start.
@@ -220,6 +224,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// The cost by a model of these coefficients, or the cost of the plan.
+    fn cost_or_own(&self, cost: Option<Coefficients>) -> PyResult<Cost> {
+        cost.map_or(Ok(self.plan.options().cost), |cost| read_cost(Some(cost)))
+    }
+
     /// Counts steps by a function, where there is memory for it.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ mod keys;
 mod launched;
 mod lifetime;
 mod lists;
+mod losses;
 mod map;
 mod messages;
 mod micro_batches;

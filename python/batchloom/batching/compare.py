@@ -9,7 +9,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching.cost_model import CostModel
+from batchloom.batching.cost_model import CostModel, coefficients
 from batchloom.batching.rules import RULES, Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.sizes import HasSizes, check_sizes
@@ -99,14 +99,12 @@ def compare(
     """
     if rules is not None and max_tokens is not None:
         raise ArgumentError(f"max_tokens is {max_tokens} and rules are given; expected one of them")
-    if cost is not None and not isinstance(cost, CostModel):
-        raise ArgumentError(f"cost is {cost!r}; expected a CostModel")
     native = _native.compare(
         _native.borrow(check_sizes(_sizes_of(sizes), "sizes", 9), "sizes"),
         None if rules is None else _rules(rules),
         integer("world_size", world_size, least=1, most=U32),
         None if max_tokens is None else integer("max_tokens", max_tokens, least=1, most=U64),
-        None if cost is None else (cost.fixed, cost.per_token, cost.per_pair),
+        coefficients(cost),
     )
     return Comparison(native)
 

@@ -155,6 +155,19 @@ class CostModel:
         return cls(per_token=per_token, per_pair=per_pair)
 
 
+def coefficients(cost: CostModel | None) -> tuple[float, float, float] | None:
+    """Return the coefficients of the argument ``cost``; ``None`` without a model.
+
+    Raises:
+        ArgumentError: It is no cost model.
+    """
+    if cost is None:
+        return None
+    if not isinstance(cost, CostModel):
+        raise ArgumentError(f"cost is {cost!r}; expected a CostModel, or None")
+    return cost.fixed, cost.per_token, cost.per_pair
+
+
 def _cost(name: str, value: object) -> float:
     """Return ``value`` as a finite float of at least 0."""
     try:

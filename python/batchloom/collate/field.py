@@ -27,6 +27,9 @@ PadValue = float | Literal["edge"]
 
 EDGE = "edge"
 
+Loss = Literal["token-mean", "sequence-mean", "sequence-sum"]
+LOSSES = ("token-mean", "sequence-mean", "sequence-sum")
+
 
 def repeats_edge(pad: Any) -> bool:
     """Return whether padding repeats the nearest step of a series."""
@@ -144,6 +147,7 @@ class FieldKeywords(TypedDict, total=False):
     collate: Callable[[list[Any]], Any] | None
     labels: str | None
     label_counts: LabelCounts | PerSample | None
+    loss: Loss | None
     extras: Collection[str] | None
 
 
@@ -173,10 +177,23 @@ class FieldOptions:
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
             sizes.
+        loss: The mean that the loss of an update of ``accumulate`` steps is, over all ranks. Batches then hold the
+            weight of each label in it, ``loss_weight`` (float32, in the layout of the labels), so that
+            ``(loss_weight * term).sum()``, added up over the batches of an update, is the loss of one large batch,
+            whichever rank takes which sample at which step. ``"token-mean"`` is the mean over labels;
+            ``"sequence-mean"`` the mean over samples of the mean over the labels of a sample; ``"sequence-sum"`` the
+            mean over samples of the sum over the labels of a sample. Samples without a label are not counted. Labels
+            of -100, padding, places that only fill up, and samples that are banned or could not be read have weight 0.
+            Batches also hold ``loss_denominator``, the number of labels or samples that the loss is divided by (int64,
+            one element; 1 where nothing counts), for losses that are summed. It counts the steps of the update that the
+            plan holds: after a resume, those that are left. A sample that could not be read (``on_error="skip"``)
+            stays in the number, which ranks know before. The labels are those of ``labels``, those of a
+            ``TokenDataset``, or a field of integers that is named ``labels``, whose ``label_counts`` are then needed.
+            A device does not gather such batches: they are formed in memory and copied.
         extras: The names of the extras that batches hold: of what a loader adds to the fields, such as
-            ``attention_mask``, ``lengths``, ``index``, ``max_seqlen``, ``offsets``, ``source`` or ``weight``. ``()``
-            stands for none, ``None`` for all. Other extras are not computed. A dataset documents the extras of its
-            batches; fields that were given, and ``labels``, are none.
+            ``attention_mask``, ``lengths``, ``index``, ``max_seqlen``, ``offsets``, ``source``, ``weight`` or
+            ``loss_weight``. ``()`` stands for none, ``None`` for all. Other extras are not computed. A dataset names
+            the extras of its batches; fields that were given, and ``labels``, are none.
     """
 
     fields: Field | Mapping[Any, Field] | None = None
@@ -186,10 +203,13 @@ class FieldOptions:
     collate: Callable[[list[Any]], Any] | None = None
     labels: str | None = None
     label_counts: LabelCounts | PerSample | None = None
+    loss: Loss | None = None
     extras: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         choice("pad_side", self.pad_side, PAD_SIDE)
+        if self.loss is not None:
+            choice("loss", self.loss, LOSSES)
         _require_pad("pad_value", self.pad_value)
         object.__setattr__(self, "extras", read_extras(self.extras))
         self._refuse_dicts()

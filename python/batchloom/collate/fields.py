@@ -59,6 +59,7 @@ class Fields:
     Attributes:
         side: The side of padding.
         whole: The function that makes whole batches; ``None`` where the engine does.
+        loss: The loss, if batches hold the weight of each label in it.
         slots: The slots of fields, as the engine takes them.
         namer: Names fields by the keys of arguments.
 
@@ -74,7 +75,7 @@ class Fields:
 
     def __init__(self, source: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
         self._source, self._options, self._rule = source, options, rule
-        self.side, self.whole = options.pad_side, options.collate
+        self.side, self.whole, self.loss = options.pad_side, options.collate, options.loss
         self.namer = Namer(lambda: source.field_names(rule))
         if self.whole is not None:
             self._require_alone(pads_to_longest)
@@ -199,6 +200,7 @@ class Fields:
             "pad_to": pads_to_longest,
             "pad_value": type(options.pad_value) is int and options.pad_value == 0,
             "pad_side": options.pad_side == "right",
+            "loss": options.loss is None,
         }
         for name in (name for name, is_usual in usual.items() if not is_usual):
             given = f" is {getattr(options, name)!r}" if hasattr(options, name) else " is given"

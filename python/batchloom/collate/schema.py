@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # The marks of the places of a batch that only fill up, in this order: -1 instead of the sample, and 0 instead of 1.
 MARKS = ("index", "weight")
 
+# The extras of batches with a loss: the weight of each label, and the number that the loss is divided by.
+LOSS_EXTRAS = ("loss_weight", "loss_denominator")
+
 # The label that losses ignore.
 IGNORED = -100
 

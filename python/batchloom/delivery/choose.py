@@ -81,7 +81,8 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
         if placement.mode == "host":
             return Host(samples, request, placement)
         return LateOnDevice(samples, request, placement)
-    if not (fields.conversions or fields.slots or (order.clears_places and request.device is not None)):
+    is_changed = fields.conversions or fields.slots or fields.loss is not None
+    if not (is_changed or (order.clears_places and request.device is not None)):
         delivery = _views(samples, order, request)
         if delivery is not None:
             return delivery
@@ -117,6 +118,8 @@ def _why_not_gathered(
         return None
     if data is None:
         return f"samples are those of {samples.location.datasets} datasets"
+    if fields.loss is not None:
+        return "weights of labels are computed in memory"
     if has_bans:
         return "places of banned samples are cleared in memory"
     if fields.slots:

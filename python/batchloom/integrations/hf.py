@@ -30,7 +30,16 @@ import torch  # noqa: E402
 import transformers.trainer as trainer_module  # noqa: E402
 
 # What a loader adds to batches of sequences; few models take these.
-MARKS = ("index", "lengths", "weight", "segment_ids", "cu_seqlens", "max_seqlen")
+MARKS = (
+    "index",
+    "lengths",
+    "weight",
+    "segment_ids",
+    "cu_seqlens",
+    "max_seqlen",
+    "loss_weight",
+    "loss_denominator",
+)
 # The name of the state among those of callbacks, in the checkpoint's trainer_state.json.
 KEY = "batchloom"
 # The place of the number of all steps among the values that training begins with.

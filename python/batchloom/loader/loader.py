@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, Unpack
 
 import batchloom._native as _native
 from batchloom.arguments import U64, Shuffle, SupportsArray, count_used, integer
+from batchloom.batching.cost_model import CostModel
 from batchloom.batching.rules import Listed, Rule, engine_rule
 from batchloom.collate.fields import Fields
 from batchloom.dataset.base import Batch, Dataset, refresh
@@ -70,10 +71,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             *How samples share batches, and in which order* (:class:`batchloom.PlanOptions`): ``batching`` (a rule
             instead of ``batch_size``), ``seed``, ``drop_last``, ``uneven``, ``pad_to``, ``truncate``, ``weights``,
             ``num_samples``, ``balanced_by``, ``per_class``, ``homogeneous_by``, ``distinct_by``, ``ban``,
-            ``balance``, ``balance_within``, ``accumulate``, ``cost``, ``largest_first``, ``shard_size``.
+            ``balance``, ``balance_within``, ``accumulate``, ``largest_first``, ``shard_size``.
 
             *What a batch holds* (:class:`batchloom.FieldOptions`): ``fields``, ``dtype``, ``pad_value``, ``pad_side``,
-            ``labels``, ``label_counts``, ``collate``, ``extras``.
+            ``labels``, ``label_counts``, ``loss``, ``collate``, ``extras``.
 
             *Where batches go* (:class:`batchloom.DeliveryOptions`): ``output``, ``device``, ``resident``,
             ``buffers``, ``num_threads``, ``prefetch``.
@@ -145,6 +146,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_numbers=fields.pad_numbers,
             pad_edges=self._fields.edges,
             left_out=source.held.extras.left_out,
+            loss=self._fields.loss,
         )
 
     def _prepare(self) -> None:
@@ -446,13 +448,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         return self._native.skipped
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, *, cost: CostModel | None = None) -> dict[str, Any]:
         """Return the costs of the epoch under way, or else of the next one: :meth:`batchloom.Plan.stats`.
 
         ``skipped`` besides is the number of places in batches, since the loader was made, whose sample could not be
         read.
         """
-        return {**self.plan(self.epoch).stats(), "skipped": len(self.skipped)}
+        return {**self.plan(self.epoch).stats(cost=cost), "skipped": len(self.skipped)}
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of a whole epoch, or of the one that begins next (after a state was loaded, its rest)."""

@@ -14,7 +14,7 @@ from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.schema import MARKS
+from batchloom.collate.schema import LOSS_EXTRAS, MARKS
 from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
@@ -54,6 +54,7 @@ class LoaderSamples:
         self.samples = len(self.held)
         self.labels = self._label_field(options.labels)
         self._extras, self._makes_whole = options.extras, options.collate is not None
+        self._has_loss = options.loss is not None
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
 
@@ -69,6 +70,7 @@ class LoaderSamples:
         """
         names = [] if self._makes_whole else self.held.list_extras(rule)
         names += [name for name in MARKS if has_marks and name not in names]
+        names += LOSS_EXTRAS if self._has_loss else ()
         self.held = self.held.with_extras(Extras(tuple(names), self._extras))
 
     def _label_field(self, labels: Any) -> str | None:

@@ -25,7 +25,7 @@ from batchloom.arguments import (
     read_shuffle,
     require_known,
 )
-from batchloom.batching.cost_model import CostModel
+from batchloom.batching.cost_model import CostModel, coefficients
 from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import read_ban
@@ -46,7 +46,6 @@ class OrderKeywords(TypedDict, total=False):
     drop_last: bool
     uneven: Uneven
     balance: bool | CostModel
-    cost: CostModel | None
     largest_first: bool
     pad_to: PadTo
     truncate: Truncate
@@ -144,9 +143,6 @@ class PlanOptions:
             the cost nor the number of ranks decides which samples share a batch. Batches of 64 pools are compared, and
             of 64 more for every 512 ranks. ``plan.stats()`` has the share of time that ranks wait (``imbalance``), and
             how much steps follow length for it (``step_spread``).
-        cost: The cost of a batch by which ``plan.stats()`` counts the time that ranks wait, without ``balance``.
-            ``None`` counts elements, which leaves out attention. It changes no batch, and is no part of the
-            fingerprint.
         largest_first: If ``True``, the largest batch that the rule makes is the first, so that memory is allocated
             once, and an out-of-memory error occurs in the first step.
         pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
@@ -204,7 +200,6 @@ class PlanOptions:
     seed: int = 0
     uneven: Uneven = "pad"
     balance: bool | CostModel = False
-    cost: CostModel | None = None
     largest_first: bool = False
     pad_to: PadTo = "longest"
     truncate: Truncate = "error"
@@ -254,7 +249,7 @@ class PlanOptions:
             "seed": integer("seed", self.seed),
             "uneven": choice("uneven", self.uneven, UNEVEN),
             "balance": read_balance(self.balance),
-            "cost": self._coefficients(),
+            "cost": coefficients(self.balance) if isinstance(self.balance, CostModel) else None,
             "largest_first": boolean("largest_first", self.largest_first),
             "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
             "pad_to": read_pad_to(self.pad_to, self.truncate),
@@ -267,21 +262,6 @@ class PlanOptions:
             "accumulate": integer("accumulate", self.accumulate, least=1),
             "balance_within": choice("balance_within", self.balance_within, BALANCE_WITHIN),
         }
-
-    def _coefficients(self) -> tuple[float, float, float] | None:
-        """Return the coefficients of the cost model; ``None`` for the default.
-
-        Raises:
-            ArgumentError: ``cost`` is no cost model, or is given beside ``balance``.
-        """
-        if self.cost is not None and not isinstance(self.cost, CostModel):
-            raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
-        if self.cost is not None and self.balance:
-            raise ArgumentError(
-                f"cost is {self.cost!r}, and balance is {self.balance!r}; expected the model in balance, and no cost"
-            )
-        model = self.balance if isinstance(self.balance, CostModel) else self.cost
-        return None if model is None else (model.fixed, model.per_token, model.per_pair)
 
     @property
     def pads_to_longest(self) -> bool:
@@ -316,7 +296,6 @@ class PlanOptions:
         model = None if options["cost"] is None else CostModel(*options["cost"])
         return cls(
             balance=options["balance"] and (True if model in (None, CostModel.default()) else model),
-            cost=None if options["balance"] else model,
             accumulate=options["accumulate"] or 1,
             shuffle=options["shuffle"] if options["shuffle"] == RUNS else options["shuffle"] == "samples",
             weights=weights,

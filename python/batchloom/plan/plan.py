@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex, Unpack, overload
 import batchloom._native as engine
 import numpy
 from batchloom.arguments import U32, Shuffle, caller, integer, resolve_index
+from batchloom.batching.cost_model import CostModel, coefficients
 from batchloom.batching.rules import Rule, engine_rule, rule
 from batchloom.errors import ArgumentError, many
 from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
@@ -84,7 +85,8 @@ class Update:
         steps: The steps.
         samples: Samples over all steps and ranks.
         tokens: Elements over all steps and ranks, without padding.
-        cost: The sum of the costs of all batches, by the model of ``balance`` or ``cost``; elements without one.
+        cost: The sum of the costs of all batches, by the model that ``plan.update`` is given, or of ``balance``;
+            elements without one.
         imbalance: The share of the time of all ranks that is spent waiting at each step of the update.
     """
 
@@ -254,19 +256,24 @@ class Plan:
         """The number of updates of the optimizer: the last one holds the steps that are left."""
         return self._native.updates()
 
-    def update(self, update: SupportsIndex) -> Update:
+    def update(self, update: SupportsIndex, *, cost: CostModel | None = None) -> Update:
         """Return one update of the optimizer over all ranks: up to ``accumulate`` steps.
 
         Every rank knows its counts before the first step, without communication. Updates are counted from the start of
         the epoch: where a state was loaded, the first update holds the steps that it still lacks, over the ranks that
         there are now.
 
+        Args:
+            update: The number of the update.
+            cost: The cost of a batch; ``None`` for the model of ``balance``, or elements without one.
+
         Raises:
+            ArgumentError: ``cost`` is no cost model.
             RangeError: There is no such update.
         """
         index = resolve_index("update", update, self._native.updates())
-        steps, samples, tokens, labels, sequences, cost, imbalance = self._native.update(index)
-        return Update(index, range(*steps), samples, tokens, cost, imbalance, labels, sequences)
+        steps, samples, tokens, labels, sequences, total, imbalance = self._native.update(index, coefficients(cost))
+        return Update(index, range(*steps), samples, tokens, total, imbalance, labels, sequences)
 
     def shard(self, step: SupportsIndex) -> range | None:
         """Return the shard of this rank's batch at ``step``: a range of samples as stored that holds the batch.
@@ -307,7 +314,7 @@ class Plan:
             sample = self._number(*sample)
         return [Place(*place) for place in self._native.places(resolve_index("sample", sample, self.samples))]
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, *, cost: CostModel | None = None) -> dict[str, Any]:
         """Return the costs of the plan over all ranks, before it is run.
 
         The dict holds
@@ -330,7 +337,7 @@ class Plan:
         - ``imbalance``, the share of the time of all ranks that is spent waiting for the costliest batch of a step:
           ``1 - busy / (world_size * longest)``, with the sum of the costs of all batches, and the sum over steps of the
           largest cost; ``imbalance_cost``, the cost that is counted: ``"tokens"``, which leaves out attention, or the
-          coefficients of the cost model of ``balance`` or ``cost``;
+          coefficients of a cost model;
         - ``step_spread``, the distance of the composition of steps from random: the variance of the mean logarithm of
           the sizes at a step, over the variance that steps of random samples have. About 1 if steps hold random
           samples, more if steps follow length (``None`` if all sizes are equal);
@@ -350,17 +357,33 @@ class Plan:
 
         All elements are accounted for:
         ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens``.
+
+        Args:
+            cost: The cost of a batch by which ``imbalance`` counts; ``None`` for the model of ``balance``, or elements
+                without one.
+
+        Raises:
+            ArgumentError: ``cost`` is no cost model.
         """
-        return self._native.stats()
+        return self._native.stats(coefficients(cost))
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
         return wrap_plan(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
 
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
+    def report(self, path: str | os.PathLike[str], *, cost: CostModel | None = None) -> None:
+        """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order.
+
+        Args:
+            path: The file.
+            cost: The cost of a batch; ``None`` for the model of ``balance``, or elements without one.
+
+        Raises:
+            ArgumentError: ``cost`` is no cost model.
+        """
+        by = coefficients(cost)
         with open(path, "w", encoding="utf-8") as page:
-            page.write(self._native.report(repr(self)))
+            page.write(self._native.report(repr(self), by))
 
     @property
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use batchloom::batching::Loss;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -33,7 +34,8 @@ impl Loader {
     #[pyo3(signature = (
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
-        slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new()
+        slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new(),
+        loss=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -57,6 +59,7 @@ impl Loader {
         pad_numbers: Vec<(Option<String>, f64)>,
         pad_edges: Vec<String>,
         left_out: Vec<String>,
+        loss: Option<&str>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .options(options.engine()?)
@@ -87,6 +90,9 @@ impl Loader {
         }
         if let Some((numbers, piece)) = label_counts {
             builder = builder.label_counts(counts(&numbers, piece)?);
+        }
+        if let Some(loss) = loss {
+            builder = builder.loss(parse::<Loss>(loss)?);
         }
         if let Some(threads) = num_threads {
             builder = builder.num_threads(threads);

@@ -256,6 +256,7 @@ GOOD = {"lengths": [3, 4, 5, 6], "world_size": 2, "max_tokens": 9}
         ({"count": 3, "count_multiple_of": 2}, bl.ArgumentError, ["count", "3", "2"]),
         ({"count": 1, "groups": [0] * 4, "whole": "rank"}, bl.ArgumentError, ["count", "1", "2", "sample 0"]),
         ({"lengths": [3, 4, 5], "equal_samples": True}, bl.DataError, ["equal_samples", "3", "2"]),
+        ({"lengths": [3], "equal_samples": True, "count": 1}, bl.DataError, ["equal_samples", "1 samples", "2 ranks"]),
         (
             {"equal_samples": True, "groups": [0, 0, 0, 1], "whole": "rank"},
             bl.DataError,

@@ -36,7 +36,6 @@ SIZED = st.fixed_dictionaries(
     {},
     optional={
         "balance": st.booleans() | st.just(bl.CostModel(3, 2, 1)),
-        "cost": st.sampled_from([None, bl.CostModel(3, 2, 1)]),
         "balance_within": st.sampled_from(["window", "update"]),
         "largest_first": st.booleans(),
         "pad_to": st.sampled_from(["longest", 64, [16, 64]]),

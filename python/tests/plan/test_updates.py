@@ -52,7 +52,7 @@ def held(update):
     seed=seeds,
 )
 def test_updates_are_a_recount_of_steps(sizes, rule, accumulate, world_size, uneven, seed):
-    options = {"shuffle": True, "seed": seed, "uneven": uneven, "accumulate": accumulate, "cost": MODEL}
+    options = {"shuffle": True, "seed": seed, "uneven": uneven, "accumulate": accumulate}
     counts = [size // 3 for size in sizes]
     has_counts = batching.policy(rule) != "truncate"
     if has_counts:
@@ -62,7 +62,7 @@ def test_updates_are_a_recount_of_steps(sizes, rule, accumulate, world_size, une
     assert plan.updates == len(expected)
     for number, update in enumerate(expected):
         members = batching.flat(update.pop("members"))
-        counted = plan.update(number)
+        counted = plan.update(number, cost=MODEL)
         assert (counted.index, held(counted)) == (number, update)
         if has_counts:
             assert counted.labels == sum(counts[sample] for sample in members)
@@ -128,7 +128,7 @@ def test_updates_of_random_samples_wait_less_than_as_batches_come():
     lengths = numpy.random.default_rng(0).lognormal(5.7, 1, 60_000).astype(int).clip(16, 8192)
     cost = bl.CostModel(per_token=1, per_pair=1 / 8192)
     options = {"sizes": lengths, "batching": bl.Packing(8192), "shuffle": True, "world_size": 8, "drop_last": True}
-    plain = bl.Plan(**options, cost=cost).stats()
+    plain = bl.Plan(**options).stats(cost=cost)
     within = bl.Plan(**options, balance=cost, accumulate=8, balance_within="update").stats()
     window = bl.Plan(**options, balance=cost).stats()
     assert window["imbalance"] < within["imbalance"] < plain["imbalance"] / 2
@@ -142,7 +142,7 @@ def test_updates_are_refused_before_any_work():
             bl.Plan(10, 2, accumulate=accumulate)
     with refused(bl.ArgumentError, "balance_within", "'step'"):
         bl.Plan(sizes=SPREAD, batch_size=2, balance_within="step")
-    for options, missing in (({"accumulate": 2}, "balance"), ({"balance": True}, "accumulate")):
+    for options, missing in (({"accumulate": 2}, "not balanced"), ({"balance": True}, "has one step")):
         with refused(bl.ArgumentError, "balance_within", missing):
             bl.Plan(sizes=SPREAD, batch_size=2, balance_within="update", **options)
     plan = bl.Plan(sizes=SPREAD, batch_size=2, accumulate=3)

@@ -29,18 +29,20 @@ def steps_of(plan):
     sizes=sized(),
     rule=rules.filter(lambda rule: batching.policy(rule) != "split"),
     model=models | st.none(),
+    balanced_by=models | st.none(),
     is_balanced=st.booleans(),
     shuffle=st.booleans(),
     uneven=st.sampled_from(["pad", "short"]),
     seed=seeds,
     world_size=worlds,
 )
-def test_waiting_is_recomputed_from_steps(sizes, rule, model, is_balanced, shuffle, uneven, seed, world_size):
-    given_cost = {"balance": model or True} if is_balanced else {"cost": model}
+def test_waiting_is_recomputed_from_steps(
+    sizes, rule, model, balanced_by, is_balanced, shuffle, uneven, seed, world_size
+):
     options = {"shuffle": shuffle, "uneven": uneven, "seed": seed, "world_size": world_size}
-    plan = planned(sizes, rule, **options, **given_cost)
-    used = model or (bl.CostModel.default() if is_balanced else None)
-    steps, stats = steps_of(plan), plan.stats()
+    plan = planned(sizes, rule, **options, balance=is_balanced and (balanced_by or True))
+    used = model or (is_balanced and (balanced_by or bl.CostModel.default())) or None
+    steps, stats = steps_of(plan), plan.stats(cost=model)
     costs = [[balance.cost_of(used, rule, batch, sizes) for batch in step] for step in steps]
     assert stats["imbalance"] == pytest.approx(balance.waiting(costs, world_size), abs=1e-9)
     spread = balance.spread(map(batching.flat, steps), rule, sizes)
@@ -149,7 +151,7 @@ def test_packs_of_a_long_tail_no_longer_wait():
     lengths = numpy.random.default_rng(0).lognormal(7.3, 1.5, 30_000).astype(int).clip(16, 131_072)
     cost = bl.CostModel(per_token=1, per_pair=1 / 8192)
     options = {"sizes": lengths, "batching": bl.Packing(131_072), "shuffle": True, "world_size": 8, "drop_last": True}
-    plain, even = bl.Plan(**options, cost=cost).stats(), bl.Plan(**options, balance=cost).stats()
+    plain, even = bl.Plan(**options).stats(cost=cost), bl.Plan(**options, balance=cost).stats()
     by_tokens = bl.Plan(**options).stats()
     assert by_tokens["imbalance"] < 0.02
     assert plain["imbalance"] > 0.5
@@ -177,29 +179,73 @@ def test_a_balance_is_a_choice_or_a_model():
         name: bl.Plan(sizes=[5, 900, 30] * 9, batching=bl.Packing(1000), world_size=2, **options)
         for name, options in {
             "off": {},
-            "cost": {"cost": model},
             "default": {"balance": True},
             "named": {"balance": bl.CostModel.default()},
             "model": {"balance": model},
         }.items()
     }
-    # A cost alone changes no batch and no fingerprint: it may be named in the middle of a run.
-    assert plans["off"].fingerprint == plans["cost"].fingerprint
     assert plans["default"] == plans["named"]
     assert len({plan.fingerprint for plan in plans.values()}) == 3
-    options = {name: (plan.options.balance, plan.options.cost) for name, plan in plans.items()}
-    assert options == {
-        "off": (False, None),
-        "cost": (False, model),
-        "default": (True, None),
-        "named": (True, None),
-        "model": (model, None),
-    }
-    assert plans["cost"].stats()["imbalance_cost"] == "per_token=1,per_pair=0.001953125"
+    options = {name: plan.options.balance for name, plan in plans.items()}
+    assert options == {"off": False, "default": True, "named": True, "model": model}
     for wrong in ("yes", 2, None, [model]):
         with refused(bl.ArgumentError, "balance", repr(wrong), "CostModel"):
             bl.Plan(sizes=[1, 2], batch_size=1, balance=wrong)
-    with refused(bl.ArgumentError, "cost", "3", "CostModel"):
-        bl.Plan(sizes=[1, 2], batch_size=1, cost=3)
-    with refused(bl.ArgumentError, "cost", "balance"):
-        bl.Plan(sizes=[1, 2], batch_size=1, cost=model, balance=True)
+
+
+def test_statistics_name_the_cost_that_they_are_asked_for(tmp_path):
+    model, other = bl.CostModel(per_token=1, per_pair=1 / 512), bl.CostModel(per_pair=3)
+    options = {"sizes": [5, 900, 30] * 9, "batching": bl.Packing(1000), "world_size": 2}
+    plain, even = bl.Plan(**options), bl.Plan(**options, balance=model)
+    text = "per_token=1,per_pair=0.001953125"
+    named = [plan.stats(cost=cost)["imbalance_cost"] for plan in (plain, even) for cost in (None, model, other)]
+    assert named == ["tokens", text, "per_pair=3", text, text, "per_pair=3"]
+    loader = bl.DataLoader(bl.SequenceDataset(x=[[0] * size for size in options.pop("sizes")]), rank=0, **options)
+    assert loader.stats(cost=model) == {**plain.stats(cost=model), "skipped": 0}
+    assert even.update(0).cost == even.update(0, cost=model).cost != even.update(0, cost=other).cost
+    for plan, cost, shown in (
+        (plain, model, text),
+        (even, None, text),
+        (even, other, "per_pair=3"),
+        (plain, None, "tokens"),
+    ):
+        plan.report(tmp_path / "plan.html", cost=cost)
+        assert f"by {shown}: in a step" in (tmp_path / "plan.html").read_text()
+    for ask in (
+        plain.stats,
+        lambda cost: plain.update(0, cost=cost),
+        lambda cost: plain.report(tmp_path / "x", cost=cost),
+    ):
+        with refused(bl.ArgumentError, "cost", "3", "CostModel"):
+            ask(cost=3)
+    assert not (tmp_path / "x").exists()
+    for owner in (bl.Plan, bl.BatchSampler):
+        with pytest.raises(TypeError, match="cost"):
+            owner(9, batch_size=1, cost=model)
+
+
+def few_bins(bins):
+    """Samples that best fit puts into one bin less than even bins need, which are ``bins``."""
+    return bl.Packing(1000, pool="all"), [200] * bins + [100] * ((bins - 1) * 10 - 2 * bins)
+
+
+def more_bins(bins):
+    """Samples that even bins need one more for than the ``bins`` of their elements, and best fit fills otherwise."""
+    sizes = [992] * (bins - 4) + [500] * 4 + [492] * 4 + [125] * 8
+    return bl.Packing(1000, pool="all", order="decreasing"), sizes
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_even"),
+    [(few_bins(128), False), (few_bins(129), True), (more_bins(249), False), (more_bins(250), True)],
+    ids=["128 bins", "129 bins", "more than 4 in a thousand", "4 in a thousand"],
+)
+def test_even_packs_give_way_to_best_fit_at_their_limits(samples, is_even):
+    """One bin more is much for up to 128 bins, and four in a thousand are for more."""
+    rule, sizes = samples
+    plan = bl.Plan(sizes=sizes, batching=rule, shuffle=True, balance=True)
+    found = sorted(sum(sizes[sample] for sample in batch) for batch in batches_of(plan))
+    loads, chosen = balance.even_packs(rule, range(len(sizes)), sizes, shuffle=True)
+    assert found == loads
+    assert (chosen is not None) == is_even
+    assert (found == sorted(batching.best_fit(rule, range(len(sizes)), sizes, shuffle=True))) != is_even

@@ -101,7 +101,7 @@ def test_where_is_where_it_comes(sizes, rule, shuffle, drop_last, seed, world_si
 def test_balanced_steps_hold_the_same_batches(sizes, rule, seed, world_size, shuffle, uneven):
     options = {"shuffle": shuffle, "seed": seed, "world_size": world_size, "uneven": uneven}
     plain, plan = (
-        planned(sizes, rule, **options, cost=bl.CostModel.default()),
+        planned(sizes, rule, **options),
         planned(sizes, rule, **options, balance=True),
     )
     ranks = [bl.Plan(sizes=sizes, batching=rule, **options, balance=True, rank=rank) for rank in range(world_size)]

@@ -143,6 +143,11 @@ impl SampleLabels {
         }
     }
 
+    /// The labels as they were given.
+    pub(crate) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
     /// The number of labels of parts of samples, which begin with elements `starts` and have `sizes` elements.
     pub(crate) fn of(&self, samples: &[u64], starts: &[u32], sizes: &[u32]) -> u64 {
         match &self.labels {

@@ -79,6 +79,7 @@ pub(crate) trait Form: Debug + Send + Sync {
         let mut held = taken.held.cloned();
         for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(taken.chunks(slots.batch.max(1))) {
             let members = Members::of_samples(Taken { held: held.as_ref(), ..wanted }, slots.fillers);
+            let members = Members { loss_denominator: slots.loss_denominator, ..members };
             held.iter_mut().for_each(|held| held.first += wanted.samples.len());
             let end = self.start(&members, members.count);
             self.fill(&members, 0..members.count, &mut batch[..end])?;
@@ -107,4 +108,6 @@ pub(crate) struct RowSlots {
     pub(crate) stride: usize,
     /// The number of rows, at the end of each batch, that only fill it up.
     pub(crate) fillers: usize,
+    /// The number that the loss of the update is divided by; 0 where batches have no weights of labels.
+    pub(crate) loss_denominator: u64,
 }

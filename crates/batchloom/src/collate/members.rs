@@ -15,6 +15,8 @@ pub(crate) struct Members {
     pub(crate) count: usize,
     /// The epoch in which the batch is made, for slots that draw random numbers.
     pub(crate) epoch: RunEpoch,
+    /// The number that the loss of the update is divided by; 0 where batches have no weights of labels.
+    pub(crate) loss_denominator: u64,
     /// The number of members, at the end, that only fill up the batch.
     pub(crate) fillers: usize,
     /// True for each member that is banned: its place holds no data. Empty if all count.
@@ -104,6 +106,7 @@ impl Members {
         Self {
             count: range.len(),
             epoch: self.epoch,
+            loss_denominator: self.loss_denominator,
             fillers: self.fillers_in(&range),
             banned: some(&self.banned, range.clone()),
             samples: some(&self.samples, range.clone()),

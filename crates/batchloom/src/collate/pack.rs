@@ -45,7 +45,8 @@ impl Form for Pack {
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let (values, row) = (self.0.values(), self.0.values().row_bytes());
         if let Some(scattered) = members.find_scattered_rows(&self.0, range.clone()) {
-            let slots = RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0 };
+            let slots =
+                RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
             stack(values, &scattered, target, slots);
             return Ok(());
         }

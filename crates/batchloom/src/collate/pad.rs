@@ -155,7 +155,8 @@ impl Pad {
         };
         match members.find_scattered_rows(&self.sequences, member..member + 1) {
             Some(scattered) => {
-                let slots = RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0 };
+                let slots =
+                    RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0, loss_denominator: 0 };
                 stack(values, &scattered, data, slots);
             }
             None => copy_rows(values, first, length, data),

@@ -36,7 +36,7 @@ impl Form for Densify {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
         self.gather(members.take(range), target, slots)
     }
 

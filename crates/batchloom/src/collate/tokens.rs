@@ -116,8 +116,12 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots =
-            RowSlots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
+        let slots = RowSlots {
+            batch: range.len(),
+            stride: target.len(),
+            fillers: members.fillers_in(&range),
+            loss_denominator: members.loss_denominator,
+        };
         let slot = self.pieces.batch_len(members) * self.dtype().size();
         self.gather_slots(members.take(range.clone()), target, slots, slot);
         let ignored =

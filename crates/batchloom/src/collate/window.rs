@@ -168,7 +168,7 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
         self.gather(members.take(range), target, slots)
     }
 
@@ -270,7 +270,7 @@ impl<P: Places> Form for WindowMask<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
         self.gather(members.take(range), target, slots)
     }
 
@@ -312,7 +312,7 @@ impl<L: Lookup> Form for WindowRow<L> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0 };
+        let slots = RowSlots { batch: range.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
         self.gather(members.take(range), target, slots)
     }
 

@@ -5,17 +5,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::error::{ConcatCause, DatasetCause};
+use super::error::{ConcatCause, DatasetCause, LabelsCause};
 use super::located::Located;
 use super::map::reading::{SampleLayout, Skipped};
-use crate::batching::Sizes;
+use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, Members, PadSide, Passages,
-    Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, LossDenominator, LossWeight,
+    Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask,
+    SourceNumber, Taken, Weight, is_integer,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
+
+/// The field whose elements are the labels of a loss.
+const LABELS: &str = "labels";
 
 /// The options of collation.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,8 @@ pub(crate) struct CollateOptions {
     pub(crate) slots: Vec<(String, Slot)>,
     /// The field with the labels, its next tokens.
     pub(crate) labels: Option<String>,
+    /// The loss, if batches hold the weight of each label in it.
+    pub(crate) loss: Option<Loss>,
     /// The fields that batches do not hold, by name.
     pub(crate) left_out: Vec<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
@@ -230,6 +236,40 @@ impl Collation {
             self;
         let made = Self::new(fields, index)?;
         Ok(Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, ..made })
+    }
+
+    /// The form that makes the labels: the field `labels`, of the data or made by the loader.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field, or if it does not hold integers.
+    pub(crate) fn find_labels(&self, loss: Loss) -> Result<Arc<dyn Form>> {
+        let loss = loss.name();
+        let Some(place) = self.names.iter().position(|name| name == LABELS) else {
+            return Err(LabelsCause::LossWithoutLabels { loss, known: self.names.join(", ") }.into());
+        };
+        let form = &self.forms[place];
+        match is_integer(form.dtype()) {
+            true => Ok(Arc::clone(form)),
+            false => Err(LabelsCause::LossOfNoIntegers { loss, found: form.dtype() }.into()),
+        }
+    }
+
+    /// The same fields, and after them the weight of each label in a loss, and the number that the loss is divided by.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if the data has a field of such a name.
+    pub(crate) fn with_loss(self, weight: LossWeight) -> Result<Self> {
+        let fields: [(&str, Arc<dyn Form>); 2] =
+            [("loss_weight", Arc::new(weight)), ("loss_denominator", Arc::new(LossDenominator))];
+        if let Some((name, _)) = fields.iter().find(|(name, _)| self.names.iter().any(|other| other == name))
+        {
+            return Err(LabelsCause::LossField { field: (*name).to_owned() }.into());
+        }
+        let added = fields.iter().map(|(name, _)| (*name).to_owned());
+        let names = self.names.iter().cloned().chain(added).collect();
+        let mut forms = self.forms;
+        forms.extend(fields.into_iter().map(|(_, form)| form));
+        Ok(Self { names, forms, ..self })
     }
 
     /// The same fields, but for those from place `first` on that have one of these names. No form makes them.

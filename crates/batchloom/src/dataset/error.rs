@@ -97,6 +97,16 @@ causes! {
         Slot { field: String } is Argument of "labels",
 
         #[error(
+            "loss is {loss:?}, and batches hold no labels, only {known}; expected the option labels, which names a field of \
+             tokens, or a field that is named labels"
+        )]
+        LossWithoutLabels { loss: &'static str, known: String } is Argument of "loss",
+        #[error("loss is {loss:?}, and labels are {found}; expected integers, -100 where the loss ignores them")]
+        LossOfNoIntegers { loss: &'static str, found: DType } is Argument of "loss",
+        #[error("loss adds {field} to batches, and a field has this name; expected another name for that field")]
+        LossField { field: String } is Argument of "loss",
+
+        #[error(
             "labels of {field} cannot be counted: samples have no tokens that follow each other; expected a \
              SequenceDataset"
         )]

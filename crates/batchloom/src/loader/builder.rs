@@ -13,7 +13,7 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::queue::PREFETCH;
 use super::workers::Workers;
-use crate::batching::{LabelCounts, Labels, Rule};
+use crate::batching::{LabelCounts, Labels, Loss, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::{Dataset, InChunks};
@@ -232,6 +232,28 @@ impl LoaderBuilder {
         self
     }
 
+    /// Adds to each batch the weight of each label in a loss (`loss_weight`, float32 in the layout of `labels`), and the
+    /// number that the loss is divided by (`loss_denominator`, int64 `[1]`). The sum over all batches of an update of weight
+    /// times term is the loss of one large batch, whichever rank takes which sample at which step. Labels are `labels`,
+    /// made by the loader or a field of the data; the latter needs [`label_counts`](Self::label_counts). Default: none.
+    ///
+    /// ```
+    /// use batchloom::batching::Loss;
+    /// use batchloom::{Loader, SequenceDataset};
+    ///
+    /// let dataset = SequenceDataset::new().slices("ids", [vec![5_i64, 6, 7], vec![8, 9], vec![4]])?.build()?;
+    /// let loader = Loader::builder(dataset).batch_size(2).labels("ids").accumulate(2).loss(Loss::TokenMean);
+    /// let batch = loader.build()?.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.view::<i64>("loss_denominator")?, [3]); // of both steps of the update
+    /// let third = 1.0 / 3.0;
+    /// assert_eq!(batch.view::<f32>("loss_weight")?, [third, third, 0.0, third, 0.0, 0.0]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn loss(mut self, loss: impl Into<Option<Loss>>) -> Self {
+        self.collate.loss = loss.into();
+        self
+    }
+
     /// Shuffles the documents of a stream of tokens anew for each epoch. Default: off.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
         self.collate.shuffles_documents = shuffle_documents;
@@ -335,6 +357,7 @@ impl LoaderBuilder {
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
+        check_loss(self.collate.loss, &plan, self.index_table)?;
         if self.index_table {
             fields.require_indexed()?;
         }
@@ -415,6 +438,21 @@ option_setters!(LoaderBuilder);
 impl std::fmt::Debug for LoaderBuilder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("LoaderBuilder").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// Refuses weights of labels where the number of labels is not known, or where batches are made elsewhere.
+///
+/// # Errors
+/// [`Kind::Argument`](crate::Kind::Argument), which says what is missing.
+fn check_loss(loss: Option<Loss>, plan: &Plan, index_table: bool) -> Result<()> {
+    let Some(loss) = loss else { return Ok(()) };
+    if index_table {
+        return Err(LoaderCause::LossInTable.into());
+    }
+    match plan.knows_labels() {
+        true => Ok(()),
+        false => Err(LoaderCause::LossWithoutCounts { loss: loss.name() }.into()),
     }
 }
 

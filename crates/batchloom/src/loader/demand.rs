@@ -246,7 +246,7 @@ impl DirectTask {
         regions: Vec<Region>,
         stop: &Stop,
     ) -> Result<Extras, (usize, Error)> {
-        if !self.direct.as_read || self.task.banned().contains(&true) {
+        if !self.direct.as_read || self.direct.fields.has_loss() || self.task.banned().contains(&true) {
             return self.form(plan, regions, stop);
         }
         let Self { task: ReadTask { demand, members, range }, direct } = self;

@@ -13,6 +13,13 @@ causes! {
         SlotInTable { field: String } is Argument of "slot",
         #[error("own_lengths: index tables have one length for each sample; expected blocks of samples")]
         OwnLengthsInTable is Argument of "own_lengths",
+        #[error(
+            "loss is {loss:?}, and the number of labels of each sample is not known before its batch is formed; expected \
+             label_counts, as count_labels of the dataset counts them, or numbers of your own"
+        )]
+        LossWithoutCounts { loss: &'static str } is Argument of "label_counts",
+        #[error("loss: index tables hold no weights of labels; expected blocks of samples")]
+        LossInTable is Argument of "loss",
         #[error("samples are banned, which does not go with {other}: {reason}")]
         Bans { other: &'static str, reason: &'static str } is Argument of "ban",
         #[error(

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::error::LoaderCause;
-use crate::collate::{BySource, Form, Members, Taken};
+use crate::batching::Loss;
+use crate::collate::{BySource, Form, LossWeight, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
@@ -21,6 +22,8 @@ use crate::{Plan, Result};
 pub(super) struct Fields {
     collation: Collation,
     is_marked: bool,
+    /// The loss, if batches have the weight of each label in it.
+    loss: Option<Loss>,
     /// The nesting of samples that are made on demand, in the words of a front end; empty otherwise.
     nesting: Arc<str>,
 }
@@ -39,12 +42,15 @@ impl Fields {
         }
         if dataset.kind().reader().is_some() {
             // Fields are known, and options for them looked at, once samples are read.
-            return Self::with_marks(collation, plan, None);
+            let fields = Self::with_marks(collation, plan, None)?;
+            return Ok(Self { loss: options.loss, ..fields });
         }
         collation.require_padded(options)?;
         let options = collation.with_typed_padding(options)?;
-        let fields = Self::with_marks(collation.with_slots(&options)?.cast(&options)?, plan, None)?;
-        Ok(fields.without(&options.left_out, 0))
+        let slotted = collation.with_slots(&options)?;
+        let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
+        let fields = Self::with_marks(slotted.cast(&options)?, plan, None)?;
+        Ok(fields.with_loss(options.loss, labels, Arc::default())?.without(&options.left_out, 0))
     }
 
     /// The fields of a batch of read samples.
@@ -52,7 +58,10 @@ impl Fields {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
+        let (loss, skipped) = (collated.options.loss, collated.marks.clone().unwrap_or_default());
+        let labels = loss.map(|loss| collated.collation.find_labels(loss)).transpose()?;
         let fields = Self::with_marks(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
+        let fields = fields.with_loss(loss, labels, skipped)?;
         // A field of samples may have the name of one that describes other batches.
         let own = fields.own_fields();
         Ok(Self { nesting, ..fields.without(&collated.options.left_out, own) })
@@ -70,7 +79,37 @@ impl Fields {
             (false, None) => collation,
             (_, skipped) => collation.with_marks(fills_up, skipped.unwrap_or_default())?,
         };
-        Ok(Self { collation, is_marked: fills_up, nesting: "".into() })
+        Ok(Self { collation, is_marked: fills_up, loss: None, nesting: "".into() })
+    }
+
+    /// The fields with the weight of each label in a loss, given the form that makes the labels. It is 0 for the members
+    /// in `skipped`.
+    fn with_loss(
+        self,
+        loss: Option<Loss>,
+        labels: Option<Arc<dyn Form>>,
+        skipped: Arc<[bool]>,
+    ) -> Result<Self> {
+        let Some((loss, labels)) = loss.zip(labels) else { return Ok(self) };
+        let weight = LossWeight { labels, is_shared: loss.is_shared_in_samples(), skipped };
+        let collation = self.collation.with_loss(weight)?;
+        Ok(Self { collation, loss: Some(loss), ..self })
+    }
+
+    /// The number that the loss of the update of `step` is divided by; 0 where batches have no weights of labels.
+    ///
+    /// # Errors
+    /// The errors of [`Plan::loss_denominator`]; [`Kind::Argument`](crate::Kind::Argument) if the plan does not know the
+    /// labels of samples.
+    pub(super) fn loss_denominator(&self, plan: &Plan, step: u64) -> Result<u64> {
+        let Some(loss) = self.loss else { return Ok(0) };
+        let unknown = || LoaderCause::LossWithoutCounts { loss: loss.name() };
+        Ok(plan.loss_denominator(step, loss)?.ok_or_else(unknown)?)
+    }
+
+    /// Returns true if batches have the weight of each label in a loss.
+    pub(super) fn has_loss(&self) -> bool {
+        self.loss.is_some()
     }
 
     /// The places of samples in the data that forms read.
@@ -153,7 +192,8 @@ impl Fields {
     /// # Errors
     /// The errors of [`Plan::parts`].
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
-        Ok(Members { epoch: run_epoch(plan), ..self.find_members(plan, step, rank)? })
+        let loss_denominator = self.loss_denominator(plan, step)?;
+        Ok(Members { epoch: run_epoch(plan), loss_denominator, ..self.find_members(plan, step, rank)? })
     }
 
     /// The members of a batch, in no epoch yet.

@@ -147,7 +147,9 @@ fn form_held(
                 let slots = piece.piece.slots(run, slot, region.len());
                 form.gather(taken, region, slots)
             }
-            Some(own) if field < direct.fields.own_fields() => form.fill(own, 0..own.count, region),
+            Some(own) if field < direct.fields.own_fields() || form.is_data() => {
+                form.fill(own, 0..own.count, region)
+            }
             Some(_) => form.fill(&run.members, rows.clone(), region),
         };
         formed.map_err(|error| piece.failure(0, error))?;

@@ -181,7 +181,7 @@ impl BlockLayout {
     }
 
     /// The number of batches, of the next `most`, that have one shape: if samples do not differ in size, those with as
-    /// many, and as many fillers.
+    /// many, and as many fillers, whose losses are divided by the same number.
     fn same(&self, fields: &Fields, plan: &Plan, rank: u32, members: &Members, most: usize) -> Result<usize> {
         if fields.is_ragged() || members.are_listed() {
             return Ok(1);
@@ -192,6 +192,7 @@ impl BlockLayout {
             let fillers = if fields.is_marked() { plan.fillers(step, rank)? } else { 0 };
             let is_other =
                 plan.batch_len(step, rank)? != members.count as u64 || fillers != members.fillers as u64;
+            let is_other = is_other || fields.loss_denominator(plan, step)? != members.loss_denominator;
             if is_other || plan.holds_banned(step, rank)? || fields.is_shorter(plan, step, rank)? {
                 break;
             }
@@ -349,7 +350,12 @@ impl Piece {
     /// The places of its rows in its region of `bytes` bytes in a field.
     pub(super) fn slots(&self, run: &RunLayout, field: &FieldLayout, bytes: usize) -> RowSlots {
         let stride = if self.batches.len() == 1 { bytes } else { field.stride };
-        RowSlots { batch: self.rows.len(), stride, fillers: run.members.fillers_in(&self.rows) }
+        RowSlots {
+            batch: self.rows.len(),
+            stride,
+            fillers: run.members.fillers_in(&self.rows),
+            loss_denominator: run.members.loss_denominator,
+        }
     }
 }
 

@@ -237,7 +237,9 @@ impl MicroBatchPlanner {
             let (sample, found, expected) = (problem.first[take] as u64, sizes[take], sizes[0]);
             return Err(MicroBatchCause::EqualGroups { sample, found, expected }.into());
         }
-        match (takes.is_multiple_of(u64::from(world_size)) || self.count.is_some(), self.whole) {
+        // An exact number of micro-batches leaves the rest, but each rank takes a sample.
+        let leaves_rest = self.count.is_some() && takes >= u64::from(world_size);
+        match (leaves_rest || takes.is_multiple_of(u64::from(world_size)), self.whole) {
             (true, _) => Ok(()),
             (false, None) => Err(MicroBatchCause::EqualSamples { samples: takes, world_size }.into()),
             (false, Some(_)) => Err(MicroBatchCause::EqualGroupCount { groups: takes, world_size }.into()),

@@ -100,13 +100,10 @@ impl Refinement<'_> {
                 break;
             }
             for &given in &state.held[high] {
-                let moved = self.find_move(state, bins, groups, (given, low, gap, least));
-                if let Some(exchange) = moved {
-                    (least, best) = (exchange.gain, Some(exchange));
-                }
-                let swapped = self.find_swap(state, bins, groups, (given, low, gap, least));
-                if let Some(exchange) = swapped {
-                    (least, best) = (exchange.gain, Some(exchange));
+                for find in [Self::find_move, Self::find_swap] {
+                    if let Some(exchange) = find(self, state, bins, groups, (given, low, gap, least)) {
+                        (least, best) = (exchange.gain, Some(exchange));
+                    }
                 }
             }
         }

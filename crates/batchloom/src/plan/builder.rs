@@ -206,8 +206,8 @@ fn check_updates(options: &PlanOptions) -> Result<()> {
     }
     let missing = match (options.balance, options.accumulate) {
         _ if options.balance_within.is_window() => return Ok(()),
-        (false, _) => "balance",
-        (true, None | Some(1)) => "accumulate",
+        (false, _) => "batches are not balanced",
+        (true, None | Some(1)) => "an update has one step",
         (true, Some(_)) => return Ok(()),
     };
     Err(PlanCause::NoUpdates { missing }.into())

@@ -16,8 +16,8 @@ causes! {
         #[error("update {found} is outside the plan; expected 0 <= update < {updates}")]
         UpdateRange { found: u64, updates: u64 } is Range of "update",
         #[error(
-            "balance_within is \"update\", and {missing} is left out or 1; expected balance, and the number of steps of an \
-             update in accumulate"
+            "balance_within is \"update\", and {missing}; expected balance, and an accumulate of at least 2, the steps of \
+             an update"
         )]
         NoUpdates { missing: &'static str } is Argument of "balance_within",
 

@@ -14,6 +14,8 @@ mod conflicts;
 mod epoch;
 pub(crate) mod error;
 mod fill;
+mod label_sums;
+mod loss_denominator;
 mod mates;
 pub(crate) mod options;
 mod parts;

@@ -53,7 +53,7 @@ pub struct PlanOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,
     /// The cost of a batch, which [`balance`](Self::balance) compares, and by which [`stats`](super::Plan::stats) counts
-    /// the time that ranks wait. It is part of the fingerprint with `balance` alone. Default: [`CostModel::default`]
+    /// the time that ranks wait unless it is given another one. It is part of the fingerprint with `balance` alone. Default: [`CostModel::default`]
     /// with `balance`, and otherwise the elements of the batch, padding counted.
     ///
     /// [`CostModel::default`]: crate::batching::CostModel

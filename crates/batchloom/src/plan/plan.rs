@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::PlanOptions;
 use super::epoch::{Epoch, first};
 use super::error::PlanCause;
+use super::label_sums::LatestUpdate;
 use super::parts::{Parts, fit_len};
 use super::pool::{DealtPool, length};
 use super::recipe::Recipe;
@@ -50,6 +51,8 @@ pub struct Plan {
     pools: Arc<Mutex<Recent>>,
     /// The steps and ranks of the batches that are left.
     deal: OnceLock<Deal>,
+    /// The labels of the update that was asked for last.
+    pub(super) latest_update: Arc<LatestUpdate>,
 }
 
 crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
@@ -79,7 +82,14 @@ type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
         let epoch = epoch.begun_by(past.first().map_or(world_size, |&(world_size, _)| world_size));
-        Self { epoch, world_size, past, pools: Arc::default(), deal: OnceLock::new() }
+        Self {
+            epoch,
+            world_size,
+            past,
+            pools: Arc::default(),
+            deal: OnceLock::new(),
+            latest_update: Arc::default(),
+        }
     }
 
     /// The same run in another epoch, from its start.
@@ -444,16 +454,21 @@ impl Plan {
         Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
     }
 
-    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its cost.
+    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its cost by
+    /// `cost`.
     #[cfg(feature = "report")]
-    pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, f64)) {
+    pub(crate) fn each_dealt(
+        &self,
+        cost: crate::batching::Cost,
+        mut visit: impl FnMut(u64, u32, &Parts, f64),
+    ) {
         let deal = self.deal();
         let mut take = |(step, rank): (u64, u32), parts: Parts| {
             let parts = parts.fit(self.filled_len(step));
-            let cost = self.options().cost.of(self.epoch.batch_shape(&parts, &self.epoch.measure(&parts)));
+            let shape_cost = cost.of(self.epoch.batch_shape(&parts, &self.epoch.measure(&parts)));
             let fillers = self.fillers(step, rank).unwrap_or_default();
             let counted = parts.samples.len() as u64 - fillers;
-            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), cost);
+            visit(step, rank, &parts.fit(Some(counted)).without(self.banned(step)), shape_cost);
         };
         for place in 0..self.epoch.pools() {
             let pool = self.pool(place);

@@ -76,7 +76,8 @@ pub struct Stats {
     /// [`imbalance_cost`](Self::imbalance_cost): `1 - busy / (ranks * longest)`, where `busy` is the sum of the costs of
     /// all batches, and `longest` the sum over steps of the largest cost.
     pub imbalance: f64,
-    /// The cost of a batch by which `imbalance` counts: the [cost](super::PlanOptions::cost) of the plan. It is written
+    /// The cost of a batch by which `imbalance` counts: the [cost](super::PlanOptions::cost) of the plan, or another one
+    /// that was [asked for](Plan::stats_by). It is written
     /// as `tokens`, or as the coefficients of the model. Tokens leave out attention, which makes long samples of packs
     /// cost more than short ones.
     #[serde(serialize_with = "cost_as_text")]
@@ -105,16 +106,35 @@ impl Plan {
     /// Computes the cost of this plan. This is O(world size) if samples all count the same; otherwise it makes the
     /// batches of every pool once.
     pub fn stats(&self) -> Stats {
+        self.stats_by(self.options().cost)
+    }
+
+    /// Computes the cost of this plan, with the time that ranks wait by `cost`, whichever cost batches are balanced by.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    /// use batchloom::batching::{CostModel, Packing, Sizes};
+    ///
+    /// let plan = Plan::builder(100).sizes(Sizes::new((1..=100).collect::<Vec<u32>>())).rule(Packing::new(128)?);
+    /// let plan = plan.shuffle(true).world_size(2).build()?;
+    /// let attention = CostModel::new(0.0, 0.0, 1.0)?;
+    /// assert!(plan.stats_by(attention).imbalance > plan.stats().imbalance);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn stats_by(&self, cost: impl Into<Cost>) -> Stats {
+        let cost = cost.into();
         match self.epoch.uniform() {
-            Some(batch_size) => Stats { tail: self.recipe().options.tail, ..self.uniform_stats(batch_size) },
-            None => Walk::new(self, None).walk(),
+            Some(batch_size) => {
+                Stats { tail: self.recipe().options.tail, ..self.uniform_stats(batch_size, cost) }
+            }
+            None => Walk::new(self, cost, None).walk(),
         }
     }
 
     /// The cost of this plan of samples with sizes, and its time by a model.
     #[cfg(feature = "report")]
     pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, Time) {
-        let mut walk = Walk::new(self, Some(Cost::from(*cost)));
+        let mut walk = Walk::new(self, self.options().cost, Some(Cost::from(*cost)));
         let stats = walk.walk();
         let clock = walk.timed.unwrap_or_default();
         (
@@ -130,7 +150,7 @@ impl Plan {
         self.epoch.mates_kept(&self.at_epoch(other).epoch)
     }
 
-    fn uniform_stats(&self, batch_size: u64) -> Stats {
+    fn uniform_stats(&self, batch_size: u64, cost: Cost) -> Stats {
         let deal = self.deal();
         let (dealt, batches) = (deal.dealt(), deal.dealt_batches());
         let earlier = self.count_samples(&deal.earlier_batches(), batch_size);
@@ -163,8 +183,8 @@ impl Plan {
             earlier_tokens: earlier,
             largest: sizes.iter().copied().max().unwrap_or(0),
             shapes: sizes.len() as u64,
-            imbalance: self.uniform_imbalance(dealt + deal.repeated(), padded, batch_size),
-            imbalance_cost: self.options().cost,
+            imbalance: self.uniform_imbalance(cost, dealt + deal.repeated(), padded, batch_size),
+            imbalance_cost: cost,
             mates_kept: self.mates_kept(),
             chunks: self.chunk_stats(),
             ..Stats::default()
@@ -224,7 +244,7 @@ impl Plan {
     }
 
     /// The share of time that ranks wait, if samples all count the same: the cost of what ranks lack in their steps.
-    fn uniform_imbalance(&self, batches: u64, padded: u64, batch_size: u64) -> f64 {
+    fn uniform_imbalance(&self, cost: Cost, batches: u64, padded: u64, batch_size: u64) -> f64 {
         if self.world_size() == 1 {
             return 0.0;
         }
@@ -240,7 +260,7 @@ impl Plan {
         };
         let full = (self.steps() - uneven.len() as u64) * batch_size;
         let longest = full + uneven.iter().map(longest).sum::<u64>();
-        let (cost, world_size) = (&self.options().cost, u64::from(self.world_size()));
+        let world_size = u64::from(self.world_size());
         let cost =
             |batches: u64, elements: u64| batches as f64 * cost.fixed() + elements as f64 * cost.price(1);
         let (steps, all) = (self.steps() * world_size, longest * world_size);
@@ -255,7 +275,7 @@ struct Walk<'a> {
     shapes: HashSet<(u64, u64)>,
     /// The mean size of each batch, by its number among those of all steps.
     means: Vec<Option<f64>>,
-    /// The time of the epoch, by the cost of the plan, and by another one that is asked for.
+    /// The time of the epoch, by the cost that statistics count by, and by another one that is asked for.
     clock: Clock,
     timed: Option<Clock>,
     spread: StepSpread,
@@ -303,13 +323,12 @@ impl Clock {
 }
 
 impl<'a> Walk<'a> {
-    fn new(plan: &'a Plan, timed: Option<Cost>) -> Self {
+    fn new(plan: &'a Plan, imbalance_cost: Cost, timed: Option<Cost>) -> Self {
         let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
         let tokens = plan.epoch.tokens();
-        let imbalance_cost = plan.options().cost;
         let stats = Stats { samples, tokens, steps, world_size, imbalance_cost, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
-        let (clock, timed) = (Clock::new(plan.options().cost), timed.map(Clock::new));
+        let (clock, timed) = (Clock::new(imbalance_cost), timed.map(Clock::new));
         Self { plan, stats, shapes, means, clock, timed, spread: StepSpread::default() }
     }
 

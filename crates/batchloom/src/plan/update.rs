@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use super::Plan;
 use super::error::PlanCause;
+use super::label_sums::LabelSums;
 use crate::Result;
+use crate::batching::Cost;
 
 /// One update of the optimizer, over all ranks: up to [`accumulate`](super::PlanOptions::accumulate) steps.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,7 +29,8 @@ pub struct Update {
     /// The number of samples, or of parts of samples that are split, with at least one label: the divisor of a loss
     /// that is averaged over samples. `None` where `labels` is.
     pub sequences: Option<u64>,
-    /// The sum of the costs of all batches.
+    /// The sum of the costs of all batches, by the [cost](super::PlanOptions::cost) of the plan, or another one that was
+    /// [asked for](Plan::update_by).
     pub cost: f64,
     /// The share of the time of all ranks that is spent waiting at each step of the update.
     pub imbalance: f64,
@@ -67,20 +70,27 @@ impl Plan {
     /// # Errors
     /// [`Kind::Range`](crate::Kind::Range) if there is no such update.
     pub fn update(&self, index: u64) -> Result<Update> {
+        self.update_by(index, self.options().cost)
+    }
+
+    /// One update over all ranks, with its cost and the time that ranks wait by `cost`.
+    ///
+    /// # Errors
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such update.
+    pub fn update_by(&self, index: u64, cost: impl Into<Cost>) -> Result<Update> {
+        let cost = cost.into();
         if index >= self.updates() {
             return Err(PlanCause::UpdateRange { found: index, updates: self.updates() }.into());
         }
-        let (accumulate, begun) = (self.accumulate(), self.steps_begun());
-        let first = (index * accumulate).saturating_sub(begun);
-        let end = ((index + 1).saturating_mul(accumulate) - begun).min(self.steps());
+        let steps = self.steps_of_update(index);
         let mut update =
-            Update { index, steps: first..end, labels: Some(0), sequences: Some(0), ..Update::default() };
+            Update { index, steps: steps.clone(), labels: Some(0), sequences: Some(0), ..Update::default() };
         let mut longest = 0.0;
-        for step in first..end {
-            let (mut costliest, costs) = (0.0_f64, self.costs(step)?);
-            for (rank, cost) in (0..).zip(costs) {
-                update.cost += cost;
-                costliest = costliest.max(cost);
+        for step in steps {
+            let (mut costliest, costs) = (0.0_f64, self.costs(step, cost)?);
+            for (rank, batch_cost) in (0..).zip(costs) {
+                update.cost += batch_cost;
+                costliest = costliest.max(batch_cost);
                 self.count_samples_of(&mut update, step, rank)?;
             }
             longest += costliest;
@@ -90,29 +100,38 @@ impl Plan {
         Ok(update)
     }
 
+    /// The update that `step` belongs to.
+    pub fn update_of(&self, step: u64) -> u64 {
+        step.saturating_add(self.steps_begun()) / self.accumulate()
+    }
+
+    /// The steps of an update.
+    pub(super) fn steps_of_update(&self, index: u64) -> Range<u64> {
+        let (accumulate, begun) = (self.accumulate(), self.steps_begun());
+        let first = index.saturating_mul(accumulate).saturating_sub(begun);
+        let end = index.saturating_add(1).saturating_mul(accumulate).saturating_sub(begun);
+        first..end.min(self.steps())
+    }
+
     /// The cost of the batch of each rank that takes part in `step`.
-    fn costs(&self, step: u64) -> Result<Vec<f64>> {
+    fn costs(&self, step: u64, cost: Cost) -> Result<Vec<f64>> {
         let ranks = (0..self.world_size()).filter(|rank| step < self.steps_of(*rank));
-        let cost = |rank| {
+        let of_rank = |rank| {
             let parts = self.parts(step, rank)?;
             let measure = self.epoch.measure(&parts);
-            Ok(self.options().cost.of(self.epoch.batch_shape(&parts, &measure)))
+            Ok(cost.of(self.epoch.batch_shape(&parts, &measure)))
         };
-        ranks.map(cost).collect()
+        ranks.map(of_rank).collect()
     }
 
     /// Adds the samples of a batch that count.
     fn count_samples_of(&self, update: &mut Update, step: u64, rank: u32) -> Result<()> {
-        let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
-        let parts = self.parts(step, rank)?.fit(Some(counted)).without(self.banned(step));
+        let parts = self.counted_parts(step, rank)?;
         update.samples += parts.samples.len() as u64;
         update.tokens += parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
-        let labels = self.recipe().labels.as_ref();
-        let labels = labels.map(|labels| labels.each(&parts.samples, &parts.starts, &parts.sizes));
-        let sum = labels.as_ref().map(|labels| labels.iter().sum::<u64>());
-        let labelled = labels.map(|labels| labels.iter().filter(|&&labels| labels > 0).count() as u64);
-        update.labels = update.labels.zip(sum).map(|(before, more)| before + more);
-        update.sequences = update.sequences.zip(labelled).map(|(before, more)| before + more);
+        let sums = self.recipe().labels.as_ref().map(|labels| LabelSums::of(labels, &parts));
+        update.labels = update.labels.zip(sums).map(|(before, sums)| before + sums.labels);
+        update.sequences = update.sequences.zip(sums).map(|(before, sums)| before + sums.sequences);
         Ok(())
     }
 }

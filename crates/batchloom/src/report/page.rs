@@ -43,10 +43,15 @@ impl Plan {
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     pub fn report(&self, title: &str) -> String {
+        self.report_by(title, self.options().cost)
+    }
+
+    /// The same page, with the time that ranks wait by `cost`.
+    pub fn report_by(&self, title: &str, cost: impl Into<Cost>) -> String {
         let page = Page::new(title);
         let lengths = self.options().sizes.as_ref().map(|sizes| Histogram::new(sizes.as_slice()));
         let page = lengths.iter().fold(page, |page, lengths| page.histogram(lengths));
-        page.plan(self).html()
+        page.plan_by(self, cost).html()
     }
 }
 
@@ -97,8 +102,15 @@ impl Page {
 
     /// Adds a plan: its costs, a batch, its steps, and its order.
     #[must_use]
-    pub fn plan(mut self, plan: &Plan) -> Self {
-        let (stats, drawn) = (plan.stats(), Drawn::of(plan));
+    pub fn plan(self, plan: &Plan) -> Self {
+        self.plan_by(plan, plan.options().cost)
+    }
+
+    /// Adds a plan, with the time that ranks wait by `cost`.
+    #[must_use]
+    pub fn plan_by(mut self, plan: &Plan, cost: impl Into<Cost>) -> Self {
+        let cost = cost.into();
+        let (stats, drawn) = (plan.stats_by(cost), Drawn::of(plan, cost));
         let rows = stats.statistics().into_iter().map(|statistic| {
             format!("<tr><th>{}<td>{}<td>{}", statistic.name, statistic.value, statistic.meaning)
         });
@@ -134,7 +146,7 @@ impl Page {
         self.sections.push(section("Steps", &text, &steps));
         if plan.options().balance {
             let before = plan.without_balance();
-            let (stats, drawn) = (before.stats(), Drawn::of(&before));
+            let (stats, drawn) = (before.stats_by(cost), Drawn::of(&before, cost));
             let text = format!(
                 "The same epoch as batches come. Ranks wait {:.2}% of the time.",
                 stats.imbalance * 100.0

@@ -17,8 +17,10 @@ const MOST_ROWS: usize = 64;
 
 /// Some of the batches and the samples of a plan, to be drawn.
 pub(super) struct Drawn {
-    /// The step, the rank and the cost of each batch, in this order.
+    /// The step, the rank and the cost of each batch, by `cost`, in this order.
     batches: Vec<(u64, u32, f64)>,
+    /// The cost by which batches are drawn.
+    cost: Cost,
     /// Each sample and its step, in this order.
     samples: Vec<(u64, u64)>,
 }
@@ -26,22 +28,23 @@ pub(super) struct Drawn {
 impl Drawn {
     /// At most 120 steps, 64 ranks and 3000 samples, evenly spread. Where sizes decide, this makes the batches of every
     /// pool once; otherwise it is O(1).
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan, cost: Cost) -> Self {
         let (steps, samples) = (spread(plan.steps(), MOST_STEPS), spread(plan.samples(), MOST_DOTS));
         let ranks = ranks(plan);
         let mut drawn = match plan.options().sizes.as_ref() {
-            None => Self::by_number(plan, &steps, &ranks, &samples),
-            Some(_) => Self::by_pool(plan, &steps, &ranks, &samples),
+            None => Self::by_number(plan, cost, &steps, &ranks, &samples),
+            Some(_) => Self::by_pool(plan, cost, &steps, &ranks, &samples),
         };
         drawn.batches.sort_unstable_by_key(|&(step, rank, _)| (step, rank));
         drawn.samples.sort_unstable();
         drawn
     }
 
-    fn by_number(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
+    fn by_number(plan: &Plan, cost: Cost, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let ranks = |&step: &u64| ranks.iter().map(move |&rank| (step, rank));
-        let cost = |samples| plan.options().cost.of_padded(samples, 1);
-        let batch = |(step, rank)| plan.batch_len(step, rank).ok().map(|samples| (step, rank, cost(samples)));
+        let of_rows = |samples| cost.of_padded(samples, 1);
+        let batch =
+            |(step, rank)| plan.batch_len(step, rank).ok().map(|samples| (step, rank, of_rows(samples)));
         let places = |&sample: &u64| {
             let places = plan.places(sample).unwrap_or_default();
             places.into_iter().map(move |place| (sample, place.step))
@@ -49,12 +52,13 @@ impl Drawn {
         Self {
             batches: steps.iter().flat_map(ranks).filter_map(batch).collect(),
             samples: samples.iter().flat_map(places).collect(),
+            cost,
         }
     }
 
-    fn by_pool(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
-        let mut drawn = Self { batches: Vec::new(), samples: Vec::new() };
-        plan.each_dealt(|step, rank, parts, cost| {
+    fn by_pool(plan: &Plan, cost: Cost, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
+        let mut drawn = Self { batches: Vec::new(), samples: Vec::new(), cost };
+        plan.each_dealt(cost, |step, rank, parts, cost| {
             if steps.binary_search(&step).is_ok() && ranks.binary_search(&rank).is_ok() {
                 drawn.batches.push((step, rank, cost));
             }
@@ -68,7 +72,7 @@ impl Drawn {
     pub(super) fn steps(&self, plan: &Plan, stats: &Stats) -> String {
         let columns = spread(stats.steps, MOST_STEPS);
         let costliest = self.batches.iter().map(|&(_, _, cost)| cost).fold(f64::MIN_POSITIVE, f64::max);
-        let counts_elements = plan.options().cost == Cost::Elements;
+        let counts_elements = self.cost == Cost::Elements;
         let rows = ranks(plan);
         let (width, height) = (WIDTH / columns.len().max(1) as f64, HEIGHT / rows.len().max(1) as f64);
         let cell = |&(step, rank, cost): &(u64, u32, f64)| {
