@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 import pyarrow.feather
 import pytest
+from batchloom.formats.arrow_memory import Memory
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.arrow import assert_values, lists, plain, table, write
@@ -355,6 +356,21 @@ def test_texts_of_a_file_that_shrinks_end_the_epoch(tmp_path, columns):
     for dataset in (found, found.select([4, 2, 40_000]), found.take(9).concat(found)):
         with refused(bl.DataError, "a.arrow", "4096", "truncated"):
             next(iter(bl.DataLoader(dataset, 2)))
+
+
+def test_arrays_are_cut_from_the_map_that_holds_them(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for number, path in enumerate(paths):
+        (numpy.arange(50) + 100 * number).tofile(path)
+    maps = [numpy.memmap(path, numpy.uint8, "r") for path in paths]
+    memory = Memory([*maps, maps[0][:0]])
+    for number, mapped in enumerate(maps):
+        column = pyarrow.Array.from_buffers(pyarrow.int64(), 30, [None, pyarrow.py_buffer(mapped)], offset=7)
+        found = memory.cut(column.buffers()[1], numpy.int64, column.offset, len(column))
+        assert found.tolist() == column.to_pylist()
+        assert found.base is maps[number]
+    elsewhere = pyarrow.array(range(9)).slice(2, 4)
+    assert memory.cut(elsewhere.buffers()[1], numpy.int64, elsewhere.offset, 4).tolist() == [2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("offsets", [[0, 5, 2, 6], [0, 2, 6, 5], [2, 9, 3, 6]])
