@@ -92,15 +92,15 @@ impl ParquetFiles {
             .into_iter()
             .map(|(name, columns, are_joined, null)| FieldColumns { name, columns, are_joined, null })
             .collect();
-        let (mut names, mut nulls) = (Vec::new(), Vec::new());
+        // An index is one for all orders in which columns are asked for.
+        let mut columns: Vec<(&String, bool)> = Vec::new();
         for field in &fields {
-            for column in &field.columns {
-                if !names.contains(column) {
-                    names.push(column.clone());
-                    nulls.push(field.null.is_some());
-                }
-            }
+            columns.extend(field.columns.iter().map(|column| (column, field.null.is_some())));
         }
+        columns.sort_unstable();
+        columns.dedup_by_key(|column| column.0);
+        let names: Vec<String> = columns.iter().map(|column| column.0.clone()).collect();
+        let nulls: Vec<bool> = columns.iter().map(|column| column.1).collect();
         let watch = Watch::new(progress);
         let source = py.detach(|| {
             let report = |done, all| watch.report(done, all);

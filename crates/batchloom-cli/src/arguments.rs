@@ -43,6 +43,15 @@ pub(crate) enum Command {
         #[arg(short, long, value_parser = file)]
         output: Option<PathBuf>,
     },
+    /// Make the indices of Parquet files and of lines of JSON ahead, beside the files, where `batchloom.open` finds them
+    Index {
+        /// Parquet files, or lines of JSON, each indexed alone
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The columns that will be read; all numbers and lists of numbers by default
+        #[arg(long = "column", value_name = "NAME")]
+        columns: Vec<String>,
+    },
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
     Compare {
         #[command(flatten)]
