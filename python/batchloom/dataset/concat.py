@@ -124,7 +124,8 @@ class JoinedSamples(StoredSamples):
         self.is_formed_without_torch = first.is_formed_without_torch
         arrays = {id(field): field for each in parts for field in each.location.arrays}
         beside = tuple(field for each in parts for field in each.location.beside)
-        self.location = Location(tuple(arrays.values()), beside, len(parts))
+        watched = tuple(field for each in parts for field in each.location.watched)
+        self.location = Location(tuple(arrays.values()), beside, len(parts), watched)
 
     def _require_same_frameworks(self) -> None:
         columns = self._whole.fields(engine_rule(FixedSize(1)))

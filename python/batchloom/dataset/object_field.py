@@ -17,11 +17,20 @@ from batchloom.collate.objects import STORED_OBJECT, make_stored_tickets
 
 
 class LazyObjects(Sequence[Any]):
-    """Objects that are made when a batch holds them: a column of texts in files is one. Slices are such objects too."""
+    """Objects that are made when a batch holds them: a column of texts in files is one. Slices are such objects too.
+
+    Attributes:
+        maps: The memory maps of files that they lie in.
+    """
+
+    maps: Sequence[numpy.ndarray[Any, Any]] = ()
 
 
 class ObjectField(BorrowedArray):
     """One field of rows with an object each. The engine moves tickets in their place.
+
+    Attributes:
+        maps: The memory maps of files that the objects lie in.
 
     Args:
         label: The name of the field.
@@ -32,6 +41,8 @@ class ObjectField(BorrowedArray):
         self.values = values
         super().__init__(label, make_stored_tickets(self, len(values)))
         self.framework = STORED_OBJECT
+        maps = values.maps if isinstance(values, LazyObjects) else ()
+        self.maps = tuple(BorrowedArray(label, each) for each in maps)
 
     @property
     def data(self) -> Sequence[Any]:

@@ -116,7 +116,8 @@ class RowSamples(StoredSamples):
         for field in self.fields:
             if not isinstance(field, ObjectField):
                 held += field.arrays if isinstance(field, SparseField) else (field,)
-        self.location = Location(tuple(held))
+        watched = (each for field in self.fields if isinstance(field, ObjectField) for each in field.maps)
+        self.location = Location(tuple(held), watched=tuple(watched))
         self._schemas: dict[tuple[tuple[str, str], ...], Schema] = {}
 
     @property

@@ -32,7 +32,8 @@ Array = numpy.ndarray[Any, Any]
 class ArrowObjects(LazyObjects):
     """A column of texts, bytes, or lists of them, each made when it is asked for."""
 
-    def __init__(self, column: Any) -> None:
+    def __init__(self, column: Any, maps: Sequence[Array] = ()) -> None:
+        self.maps = maps
         self._chunks = [chunk for chunk in column.chunks if len(chunk)]
         self._ends = list(accumulate(map(len, self._chunks)))
 
@@ -46,7 +47,7 @@ class ArrowObjects(LazyObjects):
             start, end, step = row.indices(len(self))
             if step != 1:
                 return [self[place] for place in range(start, end, step)]
-            return ArrowObjects(self._column().slice(start, max(end - start, 0)))
+            return ArrowObjects(self._column().slice(start, max(end - start, 0)), self.maps)
         place = range(len(self))[row]
         chunk = bisect_right(self._ends, place)
         return self._chunks[chunk][place - self._ends[chunk] + len(self._chunks[chunk])].as_py()
@@ -92,7 +93,8 @@ class ColumnReader:
         what = describe_type(chunks[0].type) if what == CODES else what
         if what == OBJECTS:
             kind = chunks[0].type
-            return ArrowObjects(pyarrow.chunked_array([chunk.cast(kind) for chunk in chunks], kind))
+            column = pyarrow.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+            return ArrowObjects(column, self._memory.maps)
         starts = accumulate((len(chunk) for chunk in chunks[:-1]), initial=0)
         if what == LISTS and shape is None:
             return self._lists(name, chunks, list(starts))

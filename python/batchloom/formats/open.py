@@ -33,8 +33,8 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
 
     Args:
         source: A path, a pattern (``"data/*.npy"``, with ``**`` for folders in folders and ``{000..011}`` for
-            numbers), a folder, or a list of these; or a ``datasets.Dataset``, whose rows and columns are those that it
-            shows.
+            numbers), a folder, or a list of these. A dict of these by field is for arrays of NumPy in files apart. Or a
+            ``datasets.Dataset``: its rows and columns are what it shows.
         **keywords: Options by name.
 
             *Which files, columns and samples* (:class:`~batchloom.formats.options.OpenOptions`): ``columns``, ``kind``,
@@ -62,6 +62,11 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
         from batchloom.formats.hugging_face import open_object
 
         return open_object(source, options)
+    if isinstance(source, dict):
+        require_taken(name_format("npy"), options.given, OF_ALL)
+        from batchloom.formats.by_field import open_fields
+
+        return open_fields(source, options)
     found = find_format(find_files(source), options.format)
     require_taken(found.format, options.given, OF_ALL)
     dataset: Dataset[Any] = found.format.open_files(found.files, options)

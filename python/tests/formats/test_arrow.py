@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 import pyarrow.feather
 import pytest
+from batchloom.formats.arrow_memory import Memory
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.arrow import assert_values, lists, plain, table, write
@@ -341,6 +342,45 @@ def test_a_file_that_shrinks_ends_the_epoch(tmp_path):
     with refused(bl.DataError, "a.arrow", "4096", "truncated"):
         for _ in batches:
             pass
+
+
+@pytest.mark.parametrize("columns", [["text"], ["text", "ids"]])
+def test_texts_of_a_file_that_shrinks_end_the_epoch(tmp_path, columns):
+    rows = 50_000
+    whole = pyarrow.table({"text": ["text"] * rows, "ids": [[k] for k in range(rows)]})
+    path = write(tmp_path / "a.arrow", [whole], 1000)
+    found = bl.open(path, columns=columns)
+    for dataset in (found, found.select([4, 2, 40_000]), found.take(9).concat(found)):
+        next(iter(bl.DataLoader(dataset, 2)))
+    os.truncate(path, 4096)
+    for dataset in (found, found.select([4, 2, 40_000]), found.take(9).concat(found)):
+        with refused(bl.DataError, "a.arrow", "4096", "truncated"):
+            next(iter(bl.DataLoader(dataset, 2)))
+
+
+def test_arrays_are_cut_from_the_map_that_holds_them(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for number, path in enumerate(paths):
+        (numpy.arange(50) + 100 * number).tofile(path)
+    maps = [numpy.memmap(path, numpy.uint8, "r") for path in paths]
+    memory = Memory([*maps, maps[0][:0]])
+    for number, mapped in enumerate(maps):
+        column = pyarrow.Array.from_buffers(pyarrow.int64(), 30, [None, pyarrow.py_buffer(mapped)], offset=7)
+        found = memory.cut(column.buffers()[1], numpy.int64, column.offset, len(column))
+        assert found.tolist() == column.to_pylist()
+        assert found.base is maps[number]
+    elsewhere = pyarrow.array(range(9)).slice(2, 4)
+    assert memory.cut(elsewhere.buffers()[1], numpy.int64, elsewhere.offset, 4).tolist() == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("offsets", [[0, 5, 2, 6], [0, 2, 6, 5], [2, 9, 3, 6]])
+def test_offsets_that_decrease_are_named(tmp_path, offsets):
+    values = pyarrow.array(range(9))
+    buffers = [None, pyarrow.array(offsets, pyarrow.int32()).buffers()[1]]
+    damaged_lists = pyarrow.Array.from_buffers(pyarrow.list_(values.type), 3, buffers, children=[values])
+    write(tmp_path / "a.arrow", [pyarrow.table({"x": damaged_lists})])
+    with refused(bl.DataError, "a.arrow"):
+        bl.open(tmp_path / "a.arrow")
 
 
 CONTENTS = {}

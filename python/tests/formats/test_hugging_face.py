@@ -8,6 +8,7 @@ import datasets
 import numpy
 import pyarrow
 import pytest
+from batchloom.delivery import placement
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.arrow import plain, write
@@ -35,7 +36,8 @@ def expected(data):
     """The samples of a dataset in memory, as `datasets` itself shows them."""
     shown = data.with_format("arrow")[:]
     ids = [numpy.array(row, numpy.int64) for row in shown["input_ids"].to_pylist()]
-    return bl.SequenceDataset(input_ids=ids, label=numpy.array(shown["label"]), text=shown["text"].to_pylist())
+    texts = {"text": shown["text"].to_pylist()} if "text" in shown.column_names else {}
+    return bl.SequenceDataset(input_ids=ids, label=numpy.array(shown["label"]), **texts)
 
 
 def views(data):
@@ -133,6 +135,18 @@ def test_integers_are_int64_in_batches_and_stay_narrow_in_memory():
         )
     )
     assert both
+
+
+@pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.parametrize("rule", [{"batch_size": 4}, {"batching": bl.Packing(16)}], ids=str)
+def test_integers_are_int64_on_devices(resident, rule, monkeypatch):
+    monkeypatch.setattr(placement, "cpu_stands_in", True)
+    found = bl.open(DATA, columns=["input_ids", "label"])
+    options = {"shuffle": True, "output": "torch", **rule}
+    on_device = bl.DataLoader(found, device="cpu", resident=resident, **options)
+    assert torch_seen(on_device) == torch_seen(
+        bl.DataLoader(expected(DATA.select_columns(["input_ids", "label"])), **options)
+    )
 
 
 def test_arrays_of_features_have_their_shape(interpreter, tmp_path):
