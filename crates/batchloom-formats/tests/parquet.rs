@@ -145,7 +145,8 @@ fn a_row_group_is_cut_at_pages() {
     let (_folder, path, table, _) = large();
     let source = open(&[path], &["wide", "fixed", "byte"], None).unwrap();
     let chunks = source.chunks();
-    assert!(chunks.len() >= 3, "{} chunks", chunks.len());
+    // Of 240 bytes a row; the column of bytes has few pages.
+    assert!((3..=8).contains(&chunks.len()), "{} chunks", chunks.len());
     let mut row = 0;
     for chunk in 0..chunks.len() {
         let fields = source.read_chunk(chunk).unwrap();
