@@ -1,8 +1,8 @@
 """Trains over a folder of Parquet larger than the memory it may have, is killed, and goes on with other ranks.
 
 A folder of documents is written: lists of tokens with a label each, 400 MB once they are decoded. Two processes then
-read an epoch of it in batches of a token budget, each under a limit of private memory that is smaller than the data: the
-loader holds 64 MB of chunks. Each writes its state and the documents it has used after every tenth step, and is killed
+read an epoch of it in batches of a token budget, each under a limit of private memory smaller than the data: the loader
+holds 64 MB of chunks. Each writes its state and the documents it has used after every tenth step, and is killed
 in the middle. Three processes go on from the last state. Every document of the epoch is used exactly once.
 
     python examples/parquet_folder.py

@@ -14,17 +14,18 @@ def in_files(draw, folder, sizes, values, has_lists):
     cuts = sorted(draw.randrange(len(samples) + 1) for _ in range(draw.randrange(3)))
     parts = [samples[first:end] for first, end in itertools.pairwise([0, *cuts, len(samples)])]
     write = draw.choice([write_parquet, write_lines])
+    extent = -1 if has_lists or draw.random() < 0.5 else 3
     for number, part in enumerate(parts):
-        if part or write is write_parquet:
-            write(draw, str(folder / f"part-{number}"), part, sizes, has_lists)
-    kind = {} if has_lists else {"kind": "rows"}
-    return bl.open(str(folder), chunks_open=draw.randrange(1, 9), **kind)
+        if part:
+            write(draw, str(folder / f"part-{number}"), part, sizes, extent)
+    options = {"columns": ["x"]} if has_lists else {"columns": ["x", "index"], "kind": "rows"}
+    return bl.open(str(folder), chunks_open=draw.randrange(1, 9), **options)
 
 
-def write_parquet(draw, path, samples, sizes, has_lists):
+def write_parquet(draw, path, samples, sizes, extent):
     """Write row groups of drawn sizes."""
-    kind = pa.list_(pa.int64()) if has_lists or draw.random() < 0.5 else pa.list_(pa.int64(), 3)
-    fields = [pa.field("x", kind)] + ([] if has_lists else [pa.field("index", pa.int64())])
+    numbers = [pa.field(name, pa.int64()) for name in samples[0] if name != "x"] if samples else []
+    fields = [pa.field("x", pa.list_(pa.int64(), extent)), *numbers]
     options = {
         "compression": draw.choice(["none", "snappy", "zstd", "gzip", "lz4"]),
         "use_dictionary": draw.random() < 0.5,
@@ -41,7 +42,7 @@ def write_parquet(draw, path, samples, sizes, has_lists):
             left = left[size:]
 
 
-def write_lines(draw, path, samples, sizes, has_lists):
+def write_lines(draw, path, samples, sizes, extent):
     """Write lines with another key, and blank lines between some."""
     with open(f"{path}.jsonl", "w") as file:
         for sample in samples:
