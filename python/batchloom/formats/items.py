@@ -1,4 +1,4 @@
-"""Files whose samples a function makes: lines, members, or whatever else is read one by one.
+"""Files of items that a function makes samples of: lines, members, or whatever else is read one by one.
 
 Promises:
 
@@ -131,10 +131,10 @@ class Lines:
 
 
 def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:
-    """Return the dataset of items, of which ``fn`` makes samples.
+    """Return the dataset of the samples that ``fn`` makes of items.
 
     Raises:
-        TypeError: A keyword is none of such a dataset.
+        TypeError: Such a dataset has no keyword of this name.
     """
     for name in options.more:
         if name not in OF_ITEMS:

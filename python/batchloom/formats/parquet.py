@@ -40,7 +40,7 @@ class ColumnOfFile(NamedTuple):
         word: The word for its samples: ``"number"``, ``"fixed"``, ``"list"``, ``"text"``, ``"binary"`` or ``"other"``.
         dtype: The type of their elements; ``None`` for ``"other"``.
         extent: The number of elements of each sample of ``"fixed"``.
-        reason: What a column of ``"other"`` holds.
+        reason: The contents of a column of ``"other"``.
     """
 
     name: str

@@ -32,9 +32,9 @@ class OpenChunks(Protocol):
 class FileDataset(ChunkedDataset):
     """Samples of files that are read a chunk at a time; :func:`batchloom.open` makes it.
 
-    A sample is a dict with each field of a row. Samples are shuffled in a window over chunks, as those of a
-    :class:`batchloom.ChunkDataset`; every sample comes once in an epoch, runs resume exactly, and each rank reads
-    chunks of its own.
+    A sample is a dict with each field of a row. Samples are shuffled in a window over chunks, as in a
+    :class:`batchloom.ChunkDataset`: an epoch has every sample once, runs resume exactly, and ranks read different
+    chunks.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FileDataset(ChunkedDataset):
         window: WindowSize,
         on_error: str = "raise",
     ) -> None:
-        """Open the chunks of files, whose ``fields`` say by name whether a field has lists that differ in length."""
+        """Open the chunks of files; ``fields`` has ``True`` for each field with lists that differ in length."""
         source = FileSource(tuple(files), open_chunks, tuple(fields))
         # Fields of one shape are not as long as the lists beside them.
         lists = tuple(name for name, is_list in fields.items() if is_list)
