@@ -80,7 +80,8 @@ class FileSource(ChunkSource):
         super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
         self._structures = Structures()
         example = {name: numpy.zeros(0) for name in names}
-        self._structure, _ = self._structures.take_apart(example, 1, {})
+        structure, _ = self._structures.take_apart(example, 1, {})
+        self._chunks = self._chunks.nested(structure.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileSource, (self.files, self._open, self.names)
@@ -92,7 +93,7 @@ class FileSource(ChunkSource):
 
     def engine(self, *options: Any) -> _native.Dataset:
         """Return the samples as the engine sees them."""
-        return _native.Dataset.in_chunks(self._chunks, (list(self._structure.names), self._structure.text), *options)
+        return _native.Dataset.in_chunks(self._chunks, *options)
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples, each from a chunk that is read for it: for a look at single samples."""
