@@ -1,6 +1,6 @@
 """Measure data in several chunks beside the same data in one array, and beside the ways of today.
 
-    python -m bench storage [--only rows|documents|shards|taken|chunks|hdf5|zarr|parquet|columns|token_lists|lines] [--rounds 5] [--scale 0.1]
+    python -m bench storage [--only PART] [--rounds 5] [--scale 0.1]
 
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
@@ -8,7 +8,9 @@ lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 t
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
 ``chunks``, ``hdf5`` and ``zarr``: the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read
 1000 at a time and mixed in windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``:
-files as people have them, opened by ``bl.open`` (files.py). It draws the window (pictures.py). Promises:
+files as people have them, opened by ``bl.open`` (files.py). ``tars``: JPEG files in tars beside webdataset, and
+``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). It draws the
+window (pictures.py). Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
@@ -42,6 +44,7 @@ from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
 from bench.storage.files import measure_columns, measure_lines, measure_parquet, measure_token_lists
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
+from bench.storage.tars import measure_folder, measure_tars
 
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
@@ -209,6 +212,8 @@ PARTS = {
     "columns": measure_columns,
     "token_lists": measure_token_lists,
     "lines": measure_lines,
+    "tars": measure_tars,
+    "folder": measure_folder,
 }
 
 

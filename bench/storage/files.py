@@ -10,6 +10,7 @@ one run: by the time on the clock, and by the time of processors, of all threads
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -187,10 +188,14 @@ def report_part(
     mine, its = (timings[f"{name}, {PROCESSOR}"] for name in (LOOM, other))
     claims = [
         Claim.of_ratio(f"{part}: processor time, times that of {other}", mine, its, "<=", bars["processor"]),
-        Claim.of_ratio(f"{part}: time of {other}, times batchloom's", timings[other], timings[LOOM], ">=", bars["epoch"]),
+        Claim.of_ratio(
+            f"{part}: time of {other}, times batchloom's", timings[other], timings[LOOM], ">=", bars["epoch"]
+        ),
     ]
     claims += [
-        Claim.of_ratio(f"{part}: time of {each.name}, times batchloom's", timings[each.name], timings[LOOM], ">=", bars["stream"])
+        Claim.of_ratio(
+            f"{part}: time of {each.name}, times batchloom's", timings[each.name], timings[LOOM], ">=", bars["stream"]
+        )
         for each in peers
     ]
     facts: dict[str, Any] = {"part": part}
@@ -262,7 +267,9 @@ def measure_token_lists(folder: Path, rounds: int, scale: float) -> dict[str, An
         cases[name] = report_part(f"token_lists, {name}", path, ways, rounds, bars, [], TABLE)
         start = time.process_time()
         bl.open(path, columns=["input_ids"])
-        index = Claim(f"token_lists, {name}: seconds of processors for an index", time.process_time() - start, "<=", 0.3)
+        index = Claim(
+            f"token_lists, {name}: seconds of processors for an index", time.process_time() - start, "<=", 0.3
+        )
         index.print()
         cases[name]["index"] = index.record()
     return {"part": "token_lists", "documents": len(offsets) - 1, "tokens": len(tokens), **cases}
@@ -273,7 +280,7 @@ def measure_lines(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     tokens, offsets = documents(scale, LINES)
     path = str(folder / "lines.jsonl")
     with open(path, "w") as file:
-        for number, (first, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        for number, (first, end) in enumerate(itertools.pairwise(offsets)):
             file.write(json.dumps({"id": number, "input_ids": tokens[first:end].tolist()}) + "\n")
     numpy.save(path + ".lengths.npy", numpy.diff(offsets))
     require_once(open_lines(path), len(offsets) - 1, lambda batch: batch["input_ids"][:, 0].numpy())

@@ -188,7 +188,6 @@ class Dataset:
     @staticmethod
     def in_chunks(
         reader: Any,
-        structure: tuple[list[str], str] | None,
         chunk_sizes: Tensor,
         lengths: Tensor | None,
         variable: list[str] | None,
@@ -244,7 +243,7 @@ def conversions(
 @final
 class FileChunks:
     def sizes(self) -> Tensor: ...
-    def names(self) -> list[str]: ...
+    def nested(self, nesting: str) -> FileChunks: ...
     def lengths(self) -> Tensor | None: ...
 
 @final

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use batchloom::DType;
+use batchloom::dataset::SampleStructure;
 use batchloom_formats::json_lines::{JsonLines as Lines, JsonWord, line_places as find_lines};
 use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
 use batchloom_formats::{
-    FileSource, FormatError, FormatErrorKind, ParquetFiles as Files, ParquetIndex, ParquetSource,
+    FileChunks as Chunks, FileSource, FormatError, FormatErrorKind, ParquetFiles as Files, ParquetIndex,
+    ParquetSource,
 };
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -80,6 +82,7 @@ impl ParquetFiles {
     /// Finds the pages of the columns of some fields, and the lengths of lists. If `as_rows` is true, lists of one column
     /// have to have one length, and are rows. `progress`, if there is one, gets the row
     /// groups that were looked at and all of them.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn open(
         &self,
         py: Python<'_>,
@@ -92,15 +95,15 @@ impl ParquetFiles {
             .into_iter()
             .map(|(name, columns, are_joined, null)| FieldColumns { name, columns, are_joined, null })
             .collect();
-        let (mut names, mut nulls) = (Vec::new(), Vec::new());
+        // An index is one for all orders in which columns are asked for.
+        let mut columns: Vec<(&String, bool)> = Vec::new();
         for field in &fields {
-            for column in &field.columns {
-                if !names.contains(column) {
-                    names.push(column.clone());
-                    nulls.push(field.null.is_some());
-                }
-            }
+            columns.extend(field.columns.iter().map(|column| (column, field.null.is_some())));
         }
+        columns.sort_unstable();
+        columns.dedup_by_key(|column| column.0);
+        let names: Vec<String> = columns.iter().map(|column| column.0.clone()).collect();
+        let nulls: Vec<bool> = columns.iter().map(|column| column.1).collect();
         let watch = Watch::new(progress);
         let source = py.detach(|| {
             let report = |done, all| watch.report(done, all);
@@ -109,7 +112,7 @@ impl ParquetFiles {
             if as_rows { source.as_rows() } else { Ok(source) }
         });
         watch.finish()?;
-        source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
+        source.map(FileChunks::new).map_err(|error| raise_format(&error))
     }
 }
 
@@ -171,7 +174,7 @@ impl JsonLines {
     }
 
     /// The samples of some keys, each a field of the name in its place, with a number in place of nulls if there is one.
-    #[expect(clippy::too_many_arguments, reason = "what is opened")]
+    #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn open(
         &self,
         py: Python<'_>,
@@ -188,7 +191,7 @@ impl JsonLines {
             self.0.source(&names, &keys, &nulls, as_rows, cache.as_deref(), &report)
         });
         watch.finish()?;
-        source.map(|source| FileChunks(Arc::new(source))).map_err(|error| raise_format(&error))
+        source.map(FileChunks::new).map_err(|error| raise_format(&error))
     }
 }
 
@@ -203,13 +206,34 @@ pub(crate) fn line_places(py: Python<'_>, path: PathBuf) -> PyResult<Tensor> {
 /// Samples of files that are read a chunk at a time.
 #[pyclass(frozen, from_py_object, module = "batchloom._native")]
 #[derive(Debug, Clone)]
-pub(crate) struct FileChunks(pub(crate) Arc<dyn FileSource>);
+pub(crate) struct FileChunks {
+    source: Arc<dyn FileSource>,
+    structure: SampleStructure,
+}
+
+impl FileChunks {
+    fn new(source: impl FileSource) -> Self {
+        let structure = SampleStructure { names: source.names().into(), nesting: "".into() };
+        Self { source: Arc::new(source), structure }
+    }
+
+    /// The chunks as the engine reads them.
+    pub(crate) fn into_source(self) -> Chunks<Arc<dyn FileSource>> {
+        Chunks::nested(self.source, self.structure)
+    }
+}
 
 #[pymethods]
 impl FileChunks {
+    /// The same chunks, whose samples hold the fields in their order in a structure that Python knows by a text.
+    fn nested(&self, nesting: &str) -> Self {
+        let structure = SampleStructure { nesting: nesting.into(), ..self.structure.clone() };
+        Self { structure, ..self.clone() }
+    }
+
     /// The number of samples of each chunk, uint64.
     fn sizes(&self) -> PyResult<Tensor> {
-        let chunks = self.0.chunks();
+        let chunks = self.source.chunks();
         let sizes = (0..usize::try_from(chunks.len()).unwrap_or(0)).map(|chunk| {
             let range = chunks.range(chunk as u64);
             range.end - range.start
@@ -217,14 +241,9 @@ impl FileChunks {
         Ok(Tensor(collect(sizes)?.into()))
     }
 
-    /// The names of the fields.
-    fn names(&self) -> Vec<String> {
-        self.0.names().to_vec()
-    }
-
     /// The length of the lists of each sample, uint32; `None` without lists that differ in length.
     fn lengths(&self) -> PyResult<Option<Tensor>> {
-        let lengths = self.0.lengths().map(|lengths| collect(lengths.iter().copied()));
+        let lengths = self.source.lengths().map(|lengths| collect(lengths.iter().copied()));
         Ok(lengths.transpose()?.map(|lengths| Tensor(lengths.into())))
     }
 }

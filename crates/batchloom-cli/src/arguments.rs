@@ -43,6 +43,17 @@ pub(crate) enum Command {
         #[arg(short, long, value_parser = file)]
         output: Option<PathBuf>,
     },
+    /// Make the indices of Parquet files and of lines of JSON ahead, beside the files, where `batchloom.open` finds them
+    Index {
+        /// Parquet files, or lines of JSON, each indexed alone
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The columns that will be read; all numbers and lists of numbers by default
+        #[arg(long = "column", value_name = "NAME")]
+        columns: Vec<String>,
+    },
+    /// Convert Parquet files or lines of JSON into files that every rank can address, in their order or shuffled
+    Convert(Box<ConvertArguments>),
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
     Compare {
         #[command(flatten)]
@@ -318,4 +329,45 @@ impl FromStr for Cost {
             _ => Err(format!("there are {} numbers; expected three: FIXED,TOKEN,PAIR", numbers.len())),
         }
     }
+}
+
+/// The arguments of `convert`.
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArguments {
+    /// Parquet files, or lines of JSON, whose rows are one after the other
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder of the new files: empty, or of the same conversion, which goes on
+    #[arg(short, long)]
+    pub(crate) out: PathBuf,
+    /// The format of the new files
+    #[arg(long)]
+    pub(crate) to: TargetFormat,
+    /// The seed of a shuffle of all rows
+    #[arg(long, value_name = "SEED")]
+    pub(crate) shuffle: Option<u64>,
+    /// The columns that are converted; all numbers and lists of numbers by default
+    #[arg(long = "column", value_name = "NAME")]
+    pub(crate) columns: Vec<String>,
+    /// The type of tokens in --to bin [default: uint16]
+    #[arg(long)]
+    pub(crate) dtype: Option<TokenWidth>,
+    /// The token behind each document in --to bin
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) end: Option<u32>,
+}
+
+/// The format of new files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetFormat {
+    Arrow,
+    Safetensors,
+    Bin,
+}
+
+/// The type of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenWidth {
+    Uint16,
+    Uint32,
 }

@@ -9,6 +9,7 @@
 
 mod arguments;
 mod commands;
+mod convert;
 mod output;
 mod plan_file;
 mod progress;

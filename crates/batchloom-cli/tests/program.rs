@@ -432,6 +432,27 @@ fn bad_usage_is_exit_code_2() {
 }
 
 #[test]
+fn indices_are_kept_beside_files() {
+    let folder = Folder::new();
+    let total: i64 = lengths().iter().sum();
+    let said = folder.said("index rows.parquet rows.jsonl --column n");
+    assert_eq!(said, "rows.parquet: 400 rows in 1 chunk; n\nrows.jsonl: 400 rows in 1 chunk; n\n");
+    let said = folder.said("--json index rows.parquet");
+    assert!(
+        said.contains(&format!(
+            "\"columns\":[\"input_ids\",\"n\"],\"rows\":400,\"chunks\":1,\"elements\":{total}"
+        )),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(folder.path(".batchloom")).unwrap().count(), 3);
+    let output = folder.run("index lengths.txt");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("lengths.txt has a name of no kind that has an index"), "{error}");
+    let output = folder.run("index rows.parquet --column text");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("column text: it holds texts or bytes"));
+}
+
+#[test]
 fn a_closed_pipe_ends_the_program_in_silence() {
     let folder = Folder::new();
     let arguments = "plan lengths.txt --rule fixed-size:1 export";

@@ -50,8 +50,18 @@ impl DataFile {
     pub(crate) fn read(&self, start: u64, bytes: usize) -> Result<Bytes> {
         self.require_within(start, bytes)?;
         let mut buffer = vec![0; bytes];
+        self.read_into(start, &mut buffer)?;
+        Ok(buffer.into())
+    }
+
+    /// Fills a buffer from `start` on.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_into(&self, start: u64, buffer: &mut [u8]) -> Result<()> {
+        self.require_within(start, buffer.len())?;
         let mut read = |file: &File| {
-            read_exact_at(file, &mut buffer, start)?;
+            read_exact_at(file, buffer, start)?;
             Ok(marks(&file.metadata()?))
         };
         let found = match &self.open {
@@ -59,7 +69,7 @@ impl DataFile {
             None => File::open(&self.path).and_then(|file| read(&file)),
         };
         match found {
-            Ok(found) if found == self.marks() => Ok(buffer.into()),
+            Ok(found) if found == self.marks() => Ok(()),
             Ok((bytes, _)) if bytes != self.bytes => Err(self.changed(&format!("it has {bytes} bytes"))),
             Ok(_) => Err(self.changed("it was modified")),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -70,7 +80,7 @@ impl DataFile {
     }
 
     /// Refuses a range that leaves the file, before memory for it is asked for.
-    fn require_within(&self, start: u64, bytes: usize) -> Result<()> {
+    pub(crate) fn require_within(&self, start: u64, bytes: usize) -> Result<()> {
         match start.checked_add(bytes as u64) {
             Some(end) if end <= self.bytes => Ok(()),
             _ => Err(FormatError::data(

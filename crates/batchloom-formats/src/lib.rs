@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod buffers;
 mod error;
 mod file;
 mod guard;

@@ -152,9 +152,9 @@ fn whole_numbers_among_real_ones_are_real_and_nulls_have_a_value() {
     let (_folder, source) =
         open("{\"a\": 1, \"b\": [3]}\n{\"a\": 2.5, \"b\": [null, -4]}\n", &["a", "b"], &[None, Some(-1.0)]);
     let fields = source.unwrap().read_chunk(0).unwrap();
-    let ChunkField::Rows(rows) = &fields[0] else { panic!("rows") };
+    let ChunkField::Rows(rows) = &fields[0] else { unreachable!("rows") };
     assert_eq!((rows.dtype(), rows.as_slice::<f64>()), (DType::F64, Some(&[1.0, 2.5][..])));
-    let ChunkField::Lists(lists) = &fields[1] else { panic!("lists") };
+    let ChunkField::Lists(lists) = &fields[1] else { unreachable!("lists") };
     assert_eq!(lists.values().as_slice::<i64>(), Some(&[3, -1, -4][..]));
 }
 
@@ -176,7 +176,7 @@ fn long_lines_and_long_files_are_cut_at_lines() {
     let mut rows = Vec::new();
     for chunk in 0..source.chunks().len() {
         let fields = source.read_chunk(chunk).unwrap();
-        let ChunkField::Rows(found) = &fields[1] else { panic!("rows") };
+        let ChunkField::Rows(found) = &fields[1] else { unreachable!("rows") };
         rows.extend_from_slice(found.as_slice::<i64>().unwrap());
     }
     assert_eq!(rows, (0..20_000).collect::<Vec<i64>>());

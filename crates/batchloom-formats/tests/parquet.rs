@@ -22,11 +22,11 @@ fn open(paths: &[PathBuf], names: &[&str], cache: Option<&Path>) -> Result<Parqu
 
 /// The bytes of the rows of a field, row by row.
 fn rows_of(field: &ChunkField) -> Vec<Vec<u8>> {
-    let ChunkField::Rows(rows) = field else { panic!("rows") };
+    let ChunkField::Rows(rows) = field else { return Vec::new() };
     let tensor = rows.chunks().next().unwrap();
     let bytes = tensor.bytes();
     let count = tensor.shape()[0];
-    let width = if count == 0 { 0 } else { bytes.len() / count };
+    let width = bytes.len().checked_div(count).unwrap_or(0);
     (0..count).map(|row| bytes[row * width..(row + 1) * width].to_vec()).collect()
 }
 
@@ -145,7 +145,8 @@ fn a_row_group_is_cut_at_pages() {
     let (_folder, path, table, _) = large();
     let source = open(&[path], &["wide", "fixed", "byte"], None).unwrap();
     let chunks = source.chunks();
-    assert!(chunks.len() >= 3, "{} chunks", chunks.len());
+    // Of 240 bytes a row; the column of bytes has few pages.
+    assert!((3..=8).contains(&chunks.len()), "{} chunks", chunks.len());
     let mut row = 0;
     for chunk in 0..chunks.len() {
         let fields = source.read_chunk(chunk).unwrap();

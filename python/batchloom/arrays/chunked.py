@@ -8,7 +8,7 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, SupportsIndex, overload
 from weakref import WeakValueDictionary
@@ -76,6 +76,20 @@ class ChunkedArray:
         array = cls.__new__(cls)
         array.framework, array.fields, array.tensor = DEFAULT_FRAMEWORK, (), tensor
         array.chunks = tuple(lend(chunk, DEFAULT_FRAMEWORK) for chunk in tensor.chunks)
+        return array
+
+    @classmethod
+    def in_maps(cls, chunks: Sequence[Array], maps: Iterable[Array]) -> ChunkedArray:
+        """Return an array of thousands of chunks that lie in few memory maps, of which only the maps are checked.
+
+        Args:
+            chunks: Arrays of NumPy of one type that NumPy itself has, with rows of one shape; at least one.
+            maps: The maps that they lie in; none where the chunks keep their memory.
+        """
+        array = cls.__new__(cls)
+        array.framework, array.chunks = DEFAULT_FRAMEWORK, tuple(chunks)
+        array.fields = tuple(BorrowedArray(f"map {number}", each) for number, each in enumerate(maps))
+        array.tensor = _native.ChunkedTensor("chunks", [_native.borrow(chunk, "chunks") for chunk in chunks])
         return array
 
     @property

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import batchloom._native as _native
 from batchloom.arguments import text
+from batchloom.arrays.dtypes import dtype_name
 from batchloom.arrays.padding import pad_values
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
-from batchloom.collate.conversions import FLOATS, Conversions, EngineFields, conversions
+from batchloom.collate.conversions import FLOATS, INTEGERS, Conversions, EngineFields, conversions
 from batchloom.collate.field import Field, FieldOptions, repeats_edge
 from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
 from batchloom.collate.schema import CollateOptions
@@ -41,6 +43,10 @@ class FieldSamples(Protocol):
 
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
+
+    @property
+    def batch_types(self) -> Mapping[str, str]:
+        """The types of fields in batches, by name, where they are not the types of the data."""
 
     @property
     def labels(self) -> str | None:
@@ -74,6 +80,8 @@ class Fields:
         if self.whole is not None:
             self._require_alone(pads_to_longest)
         given = self._by_name(options.fields)
+        if self.whole is None:
+            given |= self._use_batch_types(given)
         ways = {name: field.way(self.side) for name, field in given.items()}
         self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
         self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
@@ -151,6 +159,14 @@ class Fields:
                     f"fields has {field!r} for {key!r}; expected a bl.Field, as bl.Field(dtype='int64')"
                 )
         return {text("a field in fields", name): field for name, field in self.namer.by_name("fields", fields).items()}
+
+    def _use_batch_types(self, given: Mapping[str, Field]) -> dict[str, Field]:
+        """Return the treatment of the fields whose types the dataset knows, unless the user knows better."""
+        dtype = self._options.dtype
+        if dtype is not None and dtype_name(dtype) in INTEGERS:
+            return {}
+        types = {name: kind for name, kind in self._source.batch_types.items() if not given.get(name, Field()).converts}
+        return {name: replace(given.get(name, Field()), dtype=kind) for name, kind in types.items()}
 
     def _find_only_key(self) -> Any:
         """Return the key of the only field.

@@ -67,7 +67,7 @@ def find_objects(tables: Sequence[Mapping[int, tuple[Any, ...]]], number: int, t
 class StoredObjects(Protocol):
     """A field of rows that holds objects."""
 
-    values: list[Any]
+    values: Sequence[Any]
 
 
 # The fields of rows that hold objects, by number, and the bits of a ticket that are the row.

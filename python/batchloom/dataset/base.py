@@ -5,7 +5,7 @@ A dataset holds one object, its :class:`batchloom.dataset.samples.Samples`. The 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 import numpy
@@ -167,10 +167,24 @@ def samples_of(dataset: Dataset[Any]) -> Samples:
 
 def with_samples(dataset: Kind, samples: Samples) -> Kind:
     """Return a dataset of the same class over other samples, which shares all other attributes."""
-    copy = dataset.__new__(type(dataset))
-    copy.__dict__.update(dataset.__dict__)
-    copy._samples = samples
-    return copy
+    other = dataset.__new__(type(dataset))
+    other.__dict__.update(dataset.__dict__)
+    other._samples = samples
+    return other
+
+
+def with_batch_types(dataset: Kind, types: Mapping[str, str]) -> Kind:
+    """Return a dataset over the same data whose fields have other types in samples and batches.
+
+    Args:
+        dataset: A dataset of rows or of sequences, in memory of NumPy.
+        types: The types, by field.
+    """
+    held = dataset._samples
+    samples = held.__new__(type(held))
+    samples.__dict__.update(held.__dict__)
+    samples.batch_types = dict(types)
+    return with_samples(dataset, samples)
 
 
 def dataset_of(samples: Samples) -> Dataset[Any]:
@@ -194,9 +208,13 @@ def join_datasets(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[
 
 
 def _restore(
-    kind: type[Dataset[Any]], attributes: dict[str, Any], recipe: Recipe, selection: tuple[Any, ...] | None
+    kind: type[Dataset[Any]],
+    attributes: dict[str, Any],
+    recipe: Recipe,
+    selection: tuple[Any, ...] | None,
+    batch_types: dict[str, str],
 ) -> Dataset[Any]:
     """Return the dataset that :meth:`Dataset.__reduce__` wrote down."""
     dataset = kind.__new__(kind)
-    vars(dataset).update(from_pickle(attributes), _samples=restore_samples(recipe, selection))
+    vars(dataset).update(from_pickle(attributes), _samples=restore_samples(recipe, selection, batch_types))
     return dataset

@@ -119,11 +119,13 @@ class JoinedSamples(StoredSamples):
         self._ends = list(accumulate(len(each) for each in parts))
         self._require_same_frameworks()
         first = parts[0]
+        self.batch_types = {name: kind for each in parts for name, kind in each.batch_types.items()}
         self.is_bare, self.has_next_tokens = first.is_bare, first.has_next_tokens
         self.is_formed_without_torch = first.is_formed_without_torch
         arrays = {id(field): field for each in parts for field in each.location.arrays}
         beside = tuple(field for each in parts for field in each.location.beside)
-        self.location = Location(tuple(arrays.values()), beside, len(parts))
+        watched = tuple(field for each in parts for field in each.location.watched)
+        self.location = Location(tuple(arrays.values()), beside, len(parts), watched)
 
     def _require_same_frameworks(self) -> None:
         columns = self._whole.fields(engine_rule(FixedSize(1)))

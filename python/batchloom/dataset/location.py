@@ -19,6 +19,7 @@ class Location:
         arrays: The arrays that samples are taken from, each once; none where samples lie elsewhere.
         beside: Further arrays that a device needs.
         datasets: The number of datasets whose arrays these are.
+        watched: Arrays that objects of samples lie in, which no batch holds: they are checked, and nothing else.
         is_on_demand: ``True`` if samples are made or read when their batch is formed, so that fields are known with
             the first block.
     """
@@ -26,6 +27,7 @@ class Location:
     arrays: tuple[BorrowedArray, ...] = ()
     beside: tuple[BorrowedArray, ...] = ()
     datasets: int = 1
+    watched: tuple[BorrowedArray, ...] = ()
     is_on_demand: bool = False
 
     @cached_property
@@ -50,7 +52,7 @@ class Location:
 
     def check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed."""
-        for field in self.all_arrays:
+        for field in (*self.all_arrays, *self.watched):
             field.check()
 
     def check_whole(self) -> None:

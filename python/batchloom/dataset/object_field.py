@@ -5,6 +5,7 @@ Promise: datasets that are put together find the objects of each, as a ticket na
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -15,21 +16,36 @@ from batchloom.arrays.objects import ANY, TEXTS, is_object
 from batchloom.collate.objects import STORED_OBJECT, make_stored_tickets
 
 
+class LazyObjects(Sequence[Any]):
+    """Objects that are made when a batch holds them: a column of texts in files is one. Slices are such objects too.
+
+    Attributes:
+        maps: The memory maps of files that they lie in.
+    """
+
+    maps: Sequence[numpy.ndarray[Any, Any]] = ()
+
+
 class ObjectField(BorrowedArray):
     """One field of rows with an object each. The engine moves tickets in their place.
+
+    Attributes:
+        maps: The memory maps of files that the objects lie in.
 
     Args:
         label: The name of the field.
         values: The objects.
     """
 
-    def __init__(self, label: str, values: list[Any]) -> None:
+    def __init__(self, label: str, values: Sequence[Any]) -> None:
         self.values = values
         super().__init__(label, make_stored_tickets(self, len(values)))
         self.framework = STORED_OBJECT
+        maps = values.maps if isinstance(values, LazyObjects) else ()
+        self.maps = tuple(BorrowedArray(label, each) for each in maps)
 
     @property
-    def data(self) -> list[Any]:
+    def data(self) -> Sequence[Any]:
         """The objects."""
         return self.values
 
@@ -37,11 +53,11 @@ class ObjectField(BorrowedArray):
         """Return one object."""
         return self.values[sample]
 
-    def slice(self, start: int, end: int) -> list[Any]:
+    def slice(self, start: int, end: int) -> Sequence[Any]:
         """Return some of the objects."""
         return self.values[start:end]
 
-    def part(self, start: int, end: int) -> list[Any]:
+    def part(self, start: int, end: int) -> Sequence[Any]:
         """Return some of the objects, for a pickle that holds no others."""
         return self.slice(start, end)
 
@@ -49,12 +65,14 @@ class ObjectField(BorrowedArray):
         return f"{self.label}: {len(self.values)} objects"
 
 
-def read_objects(label: str, data: Any) -> list[Any] | None:
+def read_objects(label: str, data: Any) -> Sequence[Any] | None:
     """Return the objects that a column or a list holds, one for each sample; ``None`` for numbers and arrays.
 
     Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects unless an
     element is a number or a list of numbers: that is mostly a mistake, which sharing the array reports.
     """
+    if isinstance(data, LazyObjects):
+        return data
     if isinstance(data, numpy.ndarray):
         return _read_array(data)
     if isinstance(data, list | tuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import batchloom._native as _native
@@ -149,11 +150,13 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         selection: The samples that were selected of the data; ``None`` for all.
         unit: The word for what is selected.
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
+        batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
     """
 
     selection: _native.Selection | None = None
     unit: ClassVar[str] = "sample"
     extras: Extras = Extras()
+    batch_types: Mapping[str, str] = MappingProxyType({})
     location: Location
     is_bare: bool = False
     has_next_tokens: bool = False
@@ -252,6 +255,11 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """Return the shapes of the rows that fields are taken from, by the names of fields, where they are known."""
         return {field.label: field.tensor.shape[1:] for field in self.location.all_arrays}
 
+    def as_in_batches(self, field: str, value: Any) -> Any:
+        """Return the value of a field of one sample in the type that it has in batches."""
+        kind = self.batch_types.get(field)
+        return value if kind is None else value.astype(kind)
+
     @override
     def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         return self.engine(), None
@@ -315,6 +323,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
             return self
         make, arguments = self.recipe()
         samples = make(*arguments)
+        samples.batch_types = self.batch_types
         return samples if self.selection is None else samples.select(self.locate_selected())
 
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -326,18 +335,20 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         assert self.selection is not None
         return self.selection
 
-    def to_pickle(self) -> tuple[Recipe, tuple[Any, ...] | None]:
+    def to_pickle(self) -> tuple[Recipe, tuple[Any, ...] | None, dict[str, str]]:
         """Return what :func:`restore_samples` takes, for a pickle."""
         selection = None
         if self.selection is None:
             make, arguments = self.recipe()
         else:
             (make, arguments), selection = self.narrow_recipe()
-        return (make, to_pickle(arguments)), None if selection is None else pickle_selection(selection)
+        chosen = None if selection is None else pickle_selection(selection)
+        return (make, to_pickle(arguments)), chosen, dict(self.batch_types)
 
 
-def restore_samples(recipe: Recipe, selection: tuple[Any, ...] | None) -> Samples:
+def restore_samples(recipe: Recipe, selection: tuple[Any, ...] | None, batch_types: Mapping[str, str]) -> Samples:
     """Return samples from what :meth:`Samples.to_pickle` returned."""
     make, arguments = recipe
     samples = make(*from_pickle(arguments))
+    samples.batch_types = batch_types
     return samples if selection is None else samples.select(restore_selection(*selection))

@@ -175,7 +175,9 @@ class SequenceSamples(StoredSamples):
         self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
         self._sizes = read_sizes(self._engine.sizes())
         arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
-        self.location = Location(tuple(field.values if isinstance(field, Variable) else field for field in arrays))
+        watched = (each for field in self.fields.values() if isinstance(field, ObjectField) for each in field.maps)
+        held = tuple(field.values if isinstance(field, Variable) else field for field in arrays)
+        self.location = Location(held, watched=tuple(watched))
 
     def _require_free(self, fields: Mapping[str, Any]) -> None:
         """Refuse names that batches use themselves, and sizes of no field."""
@@ -220,7 +222,8 @@ class SequenceSamples(StoredSamples):
 
     def sample(self, sample: int) -> dict[str, Any]:
         """Return a dict of arrays, views of the fields."""
-        return {name: field.row(self.row(sample)) for name, field in self.fields.items()}
+        row = self.row(sample)
+        return {name: self.as_in_batches(name, field.row(row)) for name, field in self.fields.items()}
 
     @override
     def narrow(self, selection: _native.Selection) -> None:

@@ -15,7 +15,7 @@ import numpy
 from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frames import Frame, as_array, as_list, is_frame
-from batchloom.dataset.object_field import ObjectField, read_objects
+from batchloom.dataset.object_field import LazyObjects, ObjectField, read_objects
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
@@ -36,9 +36,9 @@ def read_field(label: str, data: Any) -> SequenceField:
         DataError: Samples do not fit each other.
         DTypeError: An element type that is neither moved as bytes nor an object.
     """
-    data = as_list(data)
+    data = data if isinstance(data, LazyObjects) else as_list(data)
     is_ragged = is_variable(data)
-    if isinstance(data, list) or not is_ragged:
+    if isinstance(data, list | LazyObjects) or not is_ragged:
         objects = read_objects(label, data)
         if objects is not None:
             return ObjectField(label, objects)
@@ -178,7 +178,7 @@ def _fix_other_lengths(fields: Fields, own_lengths: Collection[str]) -> Fields:
     """Return fields; sequences of one length are arrays of rows where other sequences have other lengths."""
     lists = {name: field for name, field in fields.items() if isinstance(field, Variable) and field.shapes is None}
     lengths = {name: numpy.diff(field.offsets) for name, field in lists.items() if name not in own_lengths}
-    same = {name: each for name, each in lengths.items() if len({*each.tolist()}) == 1}
+    same = {name: each for name, each in lengths.items() if len(each) and (each == each[0]).all()}
     usual = next((each for name, each in lengths.items() if name not in same), next(iter(lengths.values()), None))
     others = (name for name, each in same.items() if usual is not None and not numpy.array_equal(each, usual))
     return fields | {name: _join_rows(lists[name], same[name]) for name in others}

@@ -116,7 +116,8 @@ class RowSamples(StoredSamples):
         for field in self.fields:
             if not isinstance(field, ObjectField):
                 held += field.arrays if isinstance(field, SparseField) else (field,)
-        self.location = Location(tuple(held))
+        watched = (each for field in self.fields if isinstance(field, ObjectField) for each in field.maps)
+        self.location = Location(tuple(held), watched=tuple(watched))
         self._schemas: dict[tuple[tuple[str, str], ...], Schema] = {}
 
     @property
@@ -136,7 +137,7 @@ class RowSamples(StoredSamples):
     def sample(self, sample: int) -> Any:
         """Return a row of every field: a tuple, or a dict if the fields are named."""
         row = self.row(sample)
-        rows = tuple(field.row(row) for field in self.fields)
+        rows = tuple(self.as_in_batches(field.label, field.row(row)) for field in self.fields)
         return rows if self.names is None else dict(zip(self.names, rows, strict=True))
 
     @override

@@ -56,7 +56,7 @@ def open_arrays(
     held = [{name: found[name] for name in found if takes_all or name in wanted} for found in arrays]
     for file, found in zip(files, held, strict=True):
         for name, array in found.items():
-            _require_rows(file, name, array)
+            require_rows(file, name, array)
     if options.kind != WINDOWS:  # whose steps have times
         held = [{name: decode_times(array) for name, array in found.items()} for found in held]
     joined = join_files(files, held)
@@ -131,7 +131,13 @@ def decode_times(array: Any) -> Any:
     return array.astype(f"{array.dtype.kind}8[ns]", copy=False).view(numpy.int64)
 
 
-def _require_rows(file: str, name: str, array: Any) -> None:
+def require_rows(file: str, name: str, array: Any) -> None:
+    """Refuse an array that has no rows of numbers or texts.
+
+    Raises:
+        DataError: It is a scalar.
+        DTypeError: It holds objects.
+    """
     label = f"array {name!r}" if name else "the array"
     if not array.ndim:
         raise DataError(f"{label} of {file} is a scalar; expected an array whose first dimension counts the samples")

@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from batchloom.arguments import find_alike
@@ -57,7 +57,7 @@ def find_files(source: Any) -> list[str]:
         DataError: There is no such file, or a folder holds none.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else source
-    if not isinstance(listed, Iterable) or isinstance(listed, bytes):
+    if not isinstance(listed, list | tuple | Iterator):
         raise ArgumentError(
             f"source is a {type(source).__name__}; expected a path, a pattern, a folder or a list of these"
         )

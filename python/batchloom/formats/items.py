@@ -1,6 +1,9 @@
-"""Files whose samples a function makes: lines, members, or whatever else is read one by one.
+"""Files of items that a function makes samples of: lines, members, or whatever else is read one by one.
 
-Promise: an item is read from its file by one call, when its batch is formed; files are opened by the process that reads.
+Promises:
+
+- An item is read from its file by one call, when its batch is formed.
+- A file that is written to, or that was replaced before it was first read, is an error: it has other places.
 """
 
 from __future__ import annotations
@@ -22,51 +25,83 @@ Array = numpy.ndarray[Any, Any]
 OF_ITEMS = ("sizes", "key", "workers")
 
 
+# Files that stay open; of more, each is opened for every read.
+MOST_OPEN = 256
+
+
 class FileReader:
     """Reads pieces of files; it pickles by their paths, and each process opens the files that it reads.
 
     Args:
         files: The paths.
+        stamps: The size, the time of the last change and the number of each file when its places were found; ``None``
+            for what they are now.
+
+    Raises:
+        DataError: A file is not there.
     """
 
-    def __init__(self, files: Sequence[str]) -> None:
+    def __init__(self, files: Sequence[str], stamps: Sequence[tuple[int, ...]] | None = None) -> None:
         self.files = tuple(files)
+        self._stamps = tuple(map(find_stamp, self.files)) if stamps is None else tuple(stamps)
         self._opened: dict[tuple[int, int], int] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.files,)
+        return type(self), (self.files, self._stamps)
 
     def read(self, file: int, start: int, count: int) -> bytes:
         """Return some bytes of a file.
 
         Raises:
-            DataError: The file ends before, or cannot be read.
+            DataError: The file has changed, ends before, or cannot be read.
         """
         path = self.files[file]
         try:
-            found = os.pread(self._descriptor(file), count, start)
+            descriptor = self._descriptor(file)
+            try:
+                found, stamp = os.pread(descriptor, count, start), _read_stamp(os.fstat(descriptor))
+            finally:
+                if self._opened.get((os.getpid(), file)) != descriptor:
+                    os.close(descriptor)
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}") from None
+        if stamp != self._stamps[file]:
+            raise DataError(f"{path} has changed since it was opened; expected it as it was: open it again")
         if len(found) != count:
             raise DataError(f"{path} ends before byte {start + count}; expected it as it was when it was opened")
         return found
 
     def _descriptor(self, file: int) -> int:
+        """Return a descriptor of a file: one that is kept, or one for this call alone."""
         key = (os.getpid(), file)
         found = self._opened.get(key)
         if found is None:
-            # Two threads may open a file at once: the descriptor that is not kept would stay open.
             found = os.open(self.files[file], os.O_RDONLY)
-            kept = self._opened.setdefault(key, found)
-            if kept != found:
-                os.close(found)
-            found = kept
+            # Of threads that open a file at once, one keeps its descriptor. The rest close theirs once they have read.
+            if len(self._opened) < MOST_OPEN:
+                self._opened.setdefault(key, found)
         return found
 
     def __del__(self) -> None:
         for (process, _), descriptor in self._opened.items():
             if process == os.getpid():
                 os.close(descriptor)
+
+
+def find_stamp(path: str) -> tuple[int, ...]:
+    """Return the size, the time of the last change and the number of a file, which tell it from other files.
+
+    Raises:
+        DataError: It is not there.
+    """
+    try:
+        return _read_stamp(os.stat(path))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _read_stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 class Lines:
@@ -96,10 +131,10 @@ class Lines:
 
 
 def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:
-    """Return the dataset of items, of which ``fn`` makes samples.
+    """Return the dataset of the samples that ``fn`` makes of items.
 
     Raises:
-        TypeError: A keyword is none of such a dataset.
+        TypeError: Such a dataset has no keyword of this name.
     """
     for name in options.more:
         if name not in OF_ITEMS:

@@ -48,7 +48,9 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     if other is not None:
         for name in ("memory", "chunks_open", "nulls"):
             if getattr(options, name) is not None:
-                raise ArgumentError(f"{name} is given, and key {other!r} of {files[0]} holds no number; expected no {name}")
+                raise ArgumentError(
+                    f"{name} is given, and key {other!r} of {files[0]} holds no number; expected no {name}"
+                )
         return open_items(_lines(files, _Chosen(keys)), options)
     kind = options.kind or (SEQUENCES if "list" in {words[key] for key in keys.values()} else ROWS)
     if kind not in (ROWS, SEQUENCES):

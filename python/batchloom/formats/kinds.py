@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 from batchloom.arguments import caller, make_unknown_keyword_error
@@ -25,6 +25,7 @@ from batchloom.dataset.tokens import TokenDataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.columns import choose_columns, show_names
+from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
 
 Array = numpy.ndarray[Any, Any]
@@ -45,15 +46,8 @@ ID = "id"
 _OF_DATA = {"self", "table", "tokens", "series", "group_ids", "columns", "arrays", "fields", "named"}
 
 
-class Lists(NamedTuple):
-    """Lists of numbers that differ in length: sample ``k`` is ``values[offsets[k]:offsets[k + 1]]``."""
-
-    values: Any
-    offsets: Array
-
-
 Fields = Mapping[str, Any]
-"""Arrays, :class:`Lists` and lists of objects by name, each with an entry for every sample."""
+"""Arrays, lists of numbers and objects by name, each with an entry for every sample."""
 
 
 def require_keywords(kind: str, keywords: Mapping[str, Any], others: Collection[str]) -> None:
@@ -107,7 +101,7 @@ def make_dataset(data: Fields | Any, kind: str, more: Mapping[str, Any], places:
 
 def natural_kind(data: Fields | Any) -> str:
     """Return the kind that fields have by themselves: lists make sequences."""
-    is_listed = isinstance(data, Mapping) and any(isinstance(field, Lists) for field in data.values())
+    is_listed = isinstance(data, Mapping) and any(isinstance(field, Lists | Shaped) for field in data.values())
     return SEQUENCES if is_listed else ROWS
 
 
@@ -135,7 +129,7 @@ def _list_texts(value: Any) -> list[str]:
 def _make_rows(data: Any, more: dict[str, Any], places: Places) -> Dataset[Any]:
     if not isinstance(data, Mapping):
         return TensorDataset(data)
-    return TensorDataset(**{name: _fix_length(name, field, places) for name, field in data.items()})
+    return TensorDataset(**{name: fix_length(name, field, places) for name, field in data.items()})
 
 
 def _make_sequences(data: Any, more: dict[str, Any], places: Places) -> Dataset[Any]:
@@ -149,7 +143,7 @@ def _make_groups(data: Any, more: dict[str, Any], places: Places) -> Dataset[Any
     if not isinstance(data, Mapping):
         raise ArgumentError(f"kind is 'groups', and {places.first} holds no column {name!r}; expected columns by name")
     fields = dict(choose_fields(data, [name], places))
-    rest = {other: _fix_length(other, field, places) for other, field in data.items() if other != name}
+    rest = {other: fix_length(other, field, places) for other, field in data.items() if other != name}
     return GroupDataset(fields[name], **more, **rest)
 
 
@@ -161,7 +155,7 @@ def _make_tokens(data: Any, more: dict[str, Any], places: Places) -> Dataset[Any
                 f"{next(iter(data))!r}: {show_names(list(data))}"
             )
         ((_, data),) = data.items()
-    return TokenDataset(tuple(data) if isinstance(data, Lists) else data, **more)
+    return TokenDataset(data, **more)
 
 
 def _make_windows(data: Any, more: dict[str, Any], places: Places) -> Dataset[Any]:
@@ -186,12 +180,14 @@ def choose_fields(data: Fields, names: list[str], places: Places) -> Fields:
     return {name: data[name] for name in choose_columns(list(data), names, places.first)}
 
 
-def _fix_length(name: str, field: Any, places: Places) -> Any:
+def fix_length(name: str, field: Any, places: Places) -> Any:
     """Return lists of one length as rows over the same memory; other fields as they are.
 
     Raises:
         DataError: Lists differ in length.
     """
+    if isinstance(field, Shaped):
+        return _fix_shape(name, field, places)
     if not isinstance(field, Lists):
         return field
     lengths = numpy.diff(field.offsets)
@@ -207,6 +203,23 @@ def _fix_length(name: str, field: Any, places: Places) -> Any:
         )
     first, end = int(field.offsets[0]), int(field.offsets[-1])
     return _reshape(field.values, first, end, width)
+
+
+def _fix_shape(name: str, field: Shaped, places: Places) -> Any:
+    """Return lists of lists as rows, if all have one shape.
+
+    Raises:
+        DataError: They differ in shape.
+    """
+    other = (field.shapes != field.shapes[0]).any(axis=1)
+    if other.any():
+        row = int(other.argmax())
+        first, found = field.shapes[0].tolist(), field.shapes[row].tolist()
+        raise DataError(
+            f"column {name!r} has samples of shape {first}, and one of {found} in {places.name(row)}; expected one "
+            "shape for kind 'rows': kind 'sequences' takes any"
+        )
+    return field.values.reshape(len(field.shapes), *field.shapes[0].tolist(), *field.values.shape[1:])
 
 
 def _reshape(values: Any, first: int, end: int, width: int) -> Any:
@@ -226,9 +239,31 @@ def _leave_out_attention(data: Fields, places: Places) -> Fields:
     Raises:
         DataError: The mask marks padding.
     """
-    mask = data.get(ATTENTION)
-    if mask is None:
+    if ATTENTION not in data:
         return data
+    require_ones(data[ATTENTION], places)
+    if len(data) == 1:
+        raise DataError(f"{places.first} has column {ATTENTION!r} alone; expected the sequences beside it")
+    warn_of_ones(places)
+    return {name: field for name, field in data.items() if name != ATTENTION}
+
+
+def warn_of_ones(places: Places) -> None:
+    """Warn of an attention mask that is left out."""
+    warnings.warn(
+        f"column {ATTENTION!r} of {places.first} is all ones and is left out, as batches have such a mask anyway; "
+        "columns= without it reads less",
+        stacklevel=caller(),
+    )
+
+
+def require_ones(mask: Any, places: Places) -> None:
+    """Refuse an attention mask that marks padding.
+
+    Raises:
+        DataError: An element is not 1.
+        DTypeError: It holds no numbers.
+    """
     values = mask.values if isinstance(mask, Lists) else mask
     if not hasattr(values, "dtype"):
         raise DTypeError(f"column {ATTENTION!r} of {places.first} holds objects; expected numbers")
@@ -244,11 +279,3 @@ def _leave_out_attention(data: Fields, places: Places) -> Fields:
                 f"padding, which batches are padded to: bl.SequenceDataset takes padded ones with their mask"
             )
         start += len(chunk)
-    if len(data) == 1:
-        raise DataError(f"{places.first} has column {ATTENTION!r} alone; expected the sequences beside it")
-    warnings.warn(
-        f"column {ATTENTION!r} of {places.first} is all ones and is left out, as batches have such a mask anyway; "
-        "columns= without it reads less",
-        stacklevel=caller(),
-    )
-    return {name: field for name, field in data.items() if name != ATTENTION}

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from batchloom.dataset.base import Dataset
-from batchloom.errors import ArgumentError
 from batchloom.formats.files import find_files
 from batchloom.formats.kinds import require_keywords
 from batchloom.formats.options import NAMES, OF_ALL, OpenOptions
-from batchloom.formats.registry import find_format, require_taken
+from batchloom.formats.registry import FOLDER, find_format, name_format, require_taken
 
 
 def open(source: Any, **keywords: Any) -> Dataset[Any]:
@@ -34,11 +33,13 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
 
     Args:
         source: A path, a pattern (``"data/*.npy"``, with ``**`` for folders in folders and ``{000..011}`` for
-            numbers), a folder, or a list of these.
+            numbers), a folder, or a list of these. A dict of these by field is for arrays of NumPy in files apart. Or a
+            ``datasets.Dataset``: its rows and columns are what it shows.
         **keywords: Options by name.
 
             *Which files, columns and samples* (:class:`~batchloom.formats.options.OpenOptions`): ``columns``, ``kind``,
-            ``format``, ``nulls``, ``dtype``, ``header``, ``memory``, ``chunks_open``, ``fn``.
+            ``format``, ``nulls``, ``dtype``, ``header``, ``memory``, ``chunks_open``,
+            ``on_error``, ``fn``.
 
             *The dataset* (the class of the kind): its own keywords, as ``seq_len`` of a
             :class:`batchloom.TokenDataset` or ``input_len`` of a :class:`batchloom.WindowDataset`. Kind ``"groups"``
@@ -56,9 +57,23 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
     )
     if options.kind is not None:
         require_keywords(options.kind, options.more, NAMES)
-    if hasattr(type(source), "with_format") or hasattr(type(source), "__dataframe__"):
-        raise ArgumentError(f"source is a {type(source).__name__}; expected files")
+    if is_of_datasets(source):
+        require_taken(name_format(FOLDER), options.given, OF_ALL)
+        from batchloom.formats.hugging_face import open_object
+
+        return open_object(source, options)
+    if isinstance(source, dict):
+        require_taken(name_format("npy"), options.given, OF_ALL)
+        from batchloom.formats.by_field import open_fields
+
+        return open_fields(source, options)
     found = find_format(find_files(source), options.format)
     require_taken(found.format, options.given, OF_ALL)
     dataset: Dataset[Any] = found.format.open_files(found.files, options)
     return dataset
+
+
+def is_of_datasets(source: Any) -> bool:
+    """Return whether an object is a dataset of `datasets`, or a dict of its splits."""
+    values = source.values() if isinstance(source, dict) else ()
+    return hasattr(type(source), "with_format") or any(hasattr(type(each), "with_format") for each in values)

@@ -20,8 +20,10 @@ from batchloom.dataset.map.chunk_dataset import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
+from batchloom.formats.arrays import choose_for_kind
+from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyarrow
 from batchloom.formats.cache import cache_folder
-from batchloom.formats.columns import ChosenColumn, choose_columns
+from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
 from batchloom.formats.options import NAMES, OpenOptions
 from batchloom.formats.progress import ShownProgress
@@ -38,7 +40,7 @@ class ColumnOfFile(NamedTuple):
         word: The word for its samples: ``"number"``, ``"fixed"``, ``"list"``, ``"text"``, ``"binary"`` or ``"other"``.
         dtype: The type of their elements; ``None`` for ``"other"``.
         extent: The number of elements of each sample of ``"fixed"``.
-        reason: What a column of ``"other"`` holds.
+        reason: The contents of a column of ``"other"``.
     """
 
     name: str
@@ -67,13 +69,13 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     """
     opened = _native.ParquetFiles(list(files))
     columns = {column[0]: ColumnOfFile(*column) for column in opened.columns()}
-    chosen = choose_columns(list(columns), options.columns, files[0])
+    chosen = choose_for_kind(list(columns), options, files[0])
     used = {name for column in chosen.values() for name in column.names}
     are_read_by_chunks = options.kind in (None, ROWS, SEQUENCES) and all(
         columns[name].word in (NUMBER, FIXED, LIST) for name in used
     )
     if not are_read_by_chunks:
-        return read_whole(files, options, "its columns or its kind need all rows in memory")
+        return read_whole(files, used, options, "its columns or its kind need all rows in memory")
     kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
     require_keywords(kind, options.more, NAMES)
     if options.more:
@@ -88,7 +90,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     try:
         return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
     except UnsupportedFileError as error:
-        return read_whole(files, options, str(error))
+        return read_whole(files, used, options, str(error))
 
 
 class OpenParquet:
@@ -107,7 +109,7 @@ class OpenParquet:
         """Return the chunks of the files."""
         with ShownProgress(f"looking at {self._files[0]}", "row groups") as progress:
             opened = _native.ParquetFiles(list(self._files))
-            fields = [tuple(field) for field in sorted(self._fields)]
+            fields = [(each.name, each.columns, each.joined, each.null) for each in sorted(self._fields)]
             return opened.open(fields, self._as_rows, cache_folder(), progress)
 
 
@@ -148,8 +150,8 @@ def _leave_out_attention(
     return {name: column for name, column in chosen.items() if name != ATTENTION}
 
 
-def read_whole(files: Sequence[str], options: OpenOptions, reason: str) -> Dataset[Any]:
-    """Return the dataset of the columns of files, read whole by pyarrow.
+def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reason: str) -> Dataset[Any]:
+    """Return the dataset of some columns of files, read whole by pyarrow.
 
     Raises:
         ArgumentError: Options are for chunks alone.
@@ -159,16 +161,15 @@ def read_whole(files: Sequence[str], options: OpenOptions, reason: str) -> Datas
     for name in ("memory", "chunks_open", "on_error"):
         if getattr(options, name) is not None:
             raise ArgumentError(f"{name} is given, and {files[0]} is read whole: {reason}; expected no {name}")
-    try:
-        from pyarrow import ArrowInvalid, parquet
-    except ImportError:
-        raise DataError(f"{files[0]}: {reason}, which takes pyarrow; expected pyarrow to be installed") from None
-    from batchloom.formats.arrow import open_tables
+    require_pyarrow(files[0])
+    from pyarrow import ArrowInvalid, parquet
 
-    try:
-        tables = [parquet.read_table(file, memory_map=True) for file in files]
-    except ArrowInvalid as error:
-        raise DataError(f"{files[0]} cannot be read: {error}") from error
-    except NotImplementedError as error:
-        raise DTypeError(f"{files[0]} cannot be read: {error}") from error
-    return open_tables(files, tables, options)
+    tables = []
+    for file in files:
+        try:
+            tables.append(hold_table(file, parquet.read_table(file, columns=sorted(names), memory_map=True)))
+        except (ArrowInvalid, OSError) as error:
+            raise DataError(f"{file} cannot be read: {error}") from error
+        except NotImplementedError as error:
+            raise DTypeError(f"{file} cannot be read: {error}") from error
+    return open_tables(tables, options)

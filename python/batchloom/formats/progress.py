@@ -15,8 +15,8 @@ class ShownProgress:
     """Shows how much of some work is done, on a terminal alone; called with what is done, and all that will be.
 
     Args:
-        what: What is done.
-        units: What is counted.
+        what: The work.
+        units: The units that are counted.
     """
 
     def __init__(self, what: str, units: str) -> None:

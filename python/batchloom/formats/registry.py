@@ -15,6 +15,13 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.tar_headers import has_checksum
+
+# The format of a folder that is read as a whole.
+FOLDER = "hugging_face"
+
+# The format of tokens beside which an index lies, and the suffixes of both files.
+PAIRED, PAIR = "megatron", (".bin", ".idx")
 
 # The bytes at the beginning of a file that tell formats apart.
 LOOKED_AT = 512
@@ -23,10 +30,6 @@ LOOKED_AT = 512
 def _is_safetensors(head: bytes) -> bool:
     """Return whether bytes begin with the length of a header and the header itself, which is JSON."""
     return len(head) > 9 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") < 1 << 40
-
-
-def _is_tar(head: bytes) -> bool:
-    return head[257:262] == b"ustar"
 
 
 def _begins(*magic: bytes) -> Callable[[bytes], bool]:
@@ -41,7 +44,7 @@ class Format:
         name: Its name, as the option ``format`` takes it.
         title: Its name in messages.
         suffixes: The ends of the names of its files.
-        module: The module whose ``open_files(files, options)`` returns a dataset.
+        module: The module, with ``open_files(files, options)``, which returns a dataset.
         takes: The options that it has a use for, beside ``columns``, ``kind`` and ``format``.
         is_begun_by: Returns whether the first bytes of a file are its own; ``None`` where nothing marks them.
     """
@@ -63,6 +66,15 @@ FORMATS = (
     Format("npz", "NumPy archives", (".npz",), "npz", (), _begins(b"PK\x03\x04", b"PK\x05\x06")),
     Format("safetensors", "safetensors", (".safetensors",), "safetensors", (), _is_safetensors),
     Format(
+        "arrow",
+        "Arrow IPC",
+        (".arrow", ".arrows", ".feather", ".ipc"),
+        "arrow",
+        ("nulls", "memory", "chunks_open", "on_error"),
+        _begins(b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+    Format("hugging_face", "folders of datasets", (), "hugging_face", ("nulls",)),
+    Format(
         "parquet",
         "Parquet",
         (".parquet", ".pq"),
@@ -78,6 +90,15 @@ FORMATS = (
         ("nulls", "memory", "chunks_open", "on_error", "fn"),
     ),
     Format("text", "lines of text", (".txt",), "text", ("fn", "on_error")),
+    Format(
+        "tar",
+        "tars that are not compressed",
+        (".tar", ".tgz", ".tar.gz", ".tar.zst"),
+        "tar",
+        ("fn", "on_error"),
+        has_checksum,
+    ),
+    Format("megatron", "a corpus of Megatron", (".idx",), "megatron", (), _begins(b"MMIDIDX\x00\x00")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
 )
 """All formats; of those that first bytes fit, the first one counts."""
@@ -105,7 +126,7 @@ def find_format(files: Sequence[str], name: str | None) -> FoundFormat:
         DataError: Files are of several formats, or of none that is known.
     """
     if name is not None:
-        return FoundFormat(_by_name(name), list(files))
+        return FoundFormat(name_format(name), list(files))
     formats = {file: _format_of(file) for file in files}
     known = {file: found for file, found in formats.items() if found is not None}
     if not known:
@@ -139,7 +160,12 @@ def require_taken(found: Format, given: Sequence[str], always: Sequence[str]) ->
             )
 
 
-def _by_name(name: object) -> Format:
+def name_format(name: object) -> Format:
+    """Return the format of a name.
+
+    Raises:
+        ArgumentError: No format has this name.
+    """
     found = next((each for each in FORMATS if each.name == name), None)
     if found is None:
         raise ArgumentError(f"format is {name!r}; expected {' or '.join(repr(each.name) for each in FORMATS)}")
@@ -147,14 +173,17 @@ def _by_name(name: object) -> Format:
 
 
 def _format_of(file: str) -> Format | None:
-    """Return the format of a file; ``None`` where neither its name nor its first bytes are those of one.
+    """Return the format of a file; ``None`` where neither its name nor its first bytes fit one.
 
     Raises:
         DataError: Its first bytes are another format than its name.
     """
+    if os.path.isdir(file):  # which nothing but a folder of datasets is
+        return name_format(FOLDER)
+    stem, suffix = os.path.splitext(file)
+    if suffix == PAIR[0] and os.path.isfile(stem + PAIR[1]):
+        return name_format(PAIRED)
     named = next((each for each in FORMATS if file.lower().endswith(each.suffixes)), None)
-    if os.path.isdir(file):
-        return named
     head = _read_head(file)
     begun = next((each for each in FORMATS if each.is_begun_by is not None and each.is_begun_by(head)), None)
     if named is None:

@@ -138,6 +138,11 @@ class LoaderSamples:
         """Return the fields of batches of a rule, and the keys that name them in arguments."""
         return self.held.field_names(rule)
 
+    @property
+    def batch_types(self) -> Mapping[str, str]:
+        """The types of fields in batches, by name, where they are not the types of the data."""
+        return self.held.batch_types
+
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
         return self.held.padded_fields()

@@ -52,11 +52,8 @@ pub(super) enum ChunkObject {
 }
 
 /// A dataset of the samples of chunks that `reader` reads; `chunk_sizes` are uint64.
-///
-/// `structure` is the names and the nesting of fields of files; an object of Python finds out its own.
 pub(super) fn in_chunks(
     reader: ChunkObject,
-    structure: Option<(Vec<String>, String)>,
     chunk_sizes: &Tensor,
     lengths: Option<&Tensor>,
     variable: Option<Vec<String>>,
@@ -70,11 +67,7 @@ pub(super) fn in_chunks(
     let chunks = Chunks::new(chunk_sizes.iter().copied());
     let mut dataset = match reader {
         ChunkObject::Python(object) => MapDataset::in_chunks(chunks, PythonChunks(object)),
-        ChunkObject::Files(files) => {
-            let (names, nesting) = structure.unwrap_or_else(|| (files.0.names().to_vec(), String::new()));
-            let structure = SampleStructure { names: names.into(), nesting: nesting.into() };
-            MapDataset::in_chunks(chunks, batchloom_formats::FileChunks::nested(files.0, structure))
-        }
+        ChunkObject::Files(files) => MapDataset::in_chunks(chunks, files.into_source()),
     };
     if let Some(chunks_open) = chunks_open {
         dataset = dataset.chunks_open(chunks_open);

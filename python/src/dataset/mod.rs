@@ -179,10 +179,8 @@ impl Dataset {
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.
     #[staticmethod]
-    #[expect(clippy::too_many_arguments, reason = "the options of chunks")]
     fn in_chunks(
         reader: chunks::ChunkObject,
-        structure: Option<(Vec<String>, String)>,
         chunk_sizes: &Tensor,
         lengths: Option<&Tensor>,
         variable: Option<Vec<String>>,
@@ -190,7 +188,7 @@ impl Dataset {
         chunks_open: Option<u64>,
         memory: Option<u64>,
     ) -> PyResult<Self> {
-        chunks::in_chunks(reader, structure, chunk_sizes, lengths, variable, skips, chunks_open, memory)
+        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open, memory)
     }
 
     /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.

@@ -1,15 +1,19 @@
 """Random runs over samples that are read a chunk at a time.
 
-Each run draws chunks of any sizes, a window or memory for it, lists or rows, a rule, threads and ranks. Every batch is
-compared with the samples that the plan names, every sample has to come once, also where the number of ranks changes in
-the middle of an epoch, and the counts of the store have to keep their bounds.
+Each run draws chunks of any sizes, read by a function or from files of Parquet or lines of JSON, a window or memory for
+it, lists or rows, a rule, threads and ranks. Every batch is compared with the samples that the plan names, every sample
+has to come once, also where the number of ranks changes in the middle of an epoch, and the counts of the store have to
+keep their bounds.
 """
 
 import itertools
 import random
+import tempfile
+from pathlib import Path
 
 import batchloom as bl
 import numpy
+from campaign.files import in_files
 from campaign.tally import reported
 
 OF_ROWS = 24  # bytes of a row of three numbers
@@ -28,12 +32,21 @@ def campaign(tally, seed, first=0, most=None):
 
 def check(draw, tally, told):
     """Draw a run and check two epochs of it, and one in which the number of ranks changes."""
+    with tempfile.TemporaryDirectory() as folder:
+        check_in(draw, tally, told, Path(folder))
+
+
+def check_in(draw, tally, told, folder):
+    """Draw a run, whose files lie in a folder, and check it."""
     sizes = [draw.choice([0, 1, 2, draw.randrange(40)]) for _ in range(draw.randrange(1, 25))]
     sizes = [max(sizes)] * len(sizes) if draw.random() < 0.3 else sizes
     sizes = sizes if any(sizes) else [1]
     has_lists = draw.random() < 0.5
     make = lists_in_chunks if has_lists else rows_in_chunks
     dataset, values = make(draw, sizes)
+    if draw.random() < 0.5:
+        dataset = in_files(draw, folder, sizes, values, has_lists)
+        tally.add("files")
     rule = draw.choice(
         [bl.TokenBudget(40), bl.LengthBuckets(4), bl.Packing(20), bl.FixedSize(5)]
         if has_lists
@@ -41,7 +54,7 @@ def check(draw, tally, told):
     )
     options = {"batching": rule, "shuffle": draw.random() < 0.8, "seed": draw.randrange(100), "uneven": "short"}
     options |= {"num_threads": draw.randrange(1, 5), "prefetch": draw.choice([None, 0, 1, 3])}
-    told.append(f"{sizes}, {dataset.chunks_open} open, memory {dataset.memory}, {values}, {options}")
+    told.append(f"{sizes}, {dataset}, {dataset.chunks_open} open, memory {dataset.memory}, {values}, {options}")
     loader = bl.DataLoader(dataset, **options)
     for _ in range(2):
         seen = epoch(loader, values, tally)

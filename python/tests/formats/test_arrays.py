@@ -202,7 +202,8 @@ def test_a_file_that_shrinks_ends_the_epoch(how, tmp_path):
     if how == "compressed":
         return  # in memory
     numpy.save(path, columns["x"]) if how == "npy" else WRITERS[how](path, columns)
-    loader = bl.DataLoader(bl.open(path), 16, num_threads=1)
+    # Nothing is read ahead, as a read past the end of a file would end the process.
+    loader = bl.DataLoader(bl.open(path), 16, num_threads=1, prefetch=0)
     batches = iter(loader)
     next(batches)
     os.truncate(path, 1 << 20)
@@ -211,6 +212,40 @@ def test_a_file_that_shrinks_ends_the_epoch(how, tmp_path):
             pass
     state = loader.state_dict()
     assert state["epoch"] == 0
+
+
+@few
+@given(places=cuts, others=cuts)
+def test_fields_lie_in_files_apart(tmp_path_factory, places, others):
+    folder = tmp_path_factory.mktemp("files")
+    for name, ends in (("x", places), ("label", others)):
+        for number, columns in enumerate(in_parts(COLUMNS, ends)):
+            numpy.save(folder / f"{name}-{number}.npy", columns[name])
+    found = bl.open({"x": folder / "x-*.npy", "y": folder / "label-*.npy"})
+    assert_same_runs(found, bl.TensorDataset(x=COLUMNS["x"], y=COLUMNS["label"]), batch_size=5, shuffle=True)
+
+
+def test_fields_in_files_that_do_not_fit(tmp_path):
+    numpy.save(tmp_path / "x.npy", COLUMNS["x"])
+    numpy.save(tmp_path / "y.npy", COLUMNS["label"][:9])
+    numpy.save(tmp_path / "r.npy", numpy.zeros(3, [("a", "i8")]))
+    numpy.savez(tmp_path / "z.npz", y=COLUMNS["label"])
+    with refused(bl.DataError, "'y'", "9 rows", "y.npy", "37", "x.npy"):
+        bl.open({"x": tmp_path / "x.npy", "y": tmp_path / "y.npy"})
+    for name in ("z.npz", "r.npy"):
+        with refused(bl.ArgumentError, "'y'", name):
+            bl.open({"y": tmp_path / name})
+    with refused(bl.ArgumentError, "empty"):
+        bl.open({})
+    with refused(bl.ArgumentError, "columns"):
+        bl.open({"x": tmp_path / "x.npy"}, columns=["x"])
+    with refused(bl.ArgumentError, "7"):
+        bl.open({7: tmp_path / "x.npy"})
+    numpy.save(tmp_path / "t.npy", numpy.arange("2026-01-01", "2026-01-10", dtype="datetime64[D]"))
+    windows = bl.open(
+        {"v": tmp_path / "y.npy", "t": tmp_path / "t.npy"}, kind="windows", input_len=2, time="t", freq="D"
+    )
+    assert (len(windows), str(windows.times[0])[:10]) == (8, "2026-01-01")
 
 
 def test_kinds_of_arrays(tmp_path):

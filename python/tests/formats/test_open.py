@@ -41,19 +41,27 @@ def test_names_and_bytes_that_differ_are_an_error(folder):
 def test_files_of_several_formats_or_of_none(folder):
     with refused(bl.DataError, "x.npy", "y.npz", '"*.npy"'):
         bl.open(folder)
-    (folder / "notes.txt").write_text("notes")
-    with refused(bl.DataError, "notes.txt", ".npy", "format="):
-        bl.open(folder / "notes.txt")
+    (folder / "notes.md").write_text("notes")
+    with refused(bl.DataError, "notes.md", ".npy", "format="):
+        bl.open(folder / "notes.md")
     (folder / "y.npz").unlink()
     assert len(bl.open(folder)) == 6  # beside its notes
     (folder / "more").mkdir()
-    (folder / "more" / "notes.txt").write_text("notes")
-    with refused(bl.DataError, "notes.txt"):
-        bl.open([folder / "x.npy", folder / "more" / "notes.txt"])
+    (folder / "more" / "notes.md").write_text("notes")
+    with refused(bl.DataError, "notes.md"):
+        bl.open([folder / "x.npy", folder / "more" / "notes.md"])
 
 
 def test_options_without_use_are_refused_by_name(folder):
-    given = {"dtype": "int8", "header": 3, "nulls": {"x": 0}, "memory": "1MB", "chunks_open": 4, "fn": len}
+    given = {
+        "dtype": "int8",
+        "header": 3,
+        "nulls": {"x": 0},
+        "memory": "1MB",
+        "chunks_open": 4,
+        "fn": len,
+        "on_error": "skip",
+    }
     for name in given:
         with refused(bl.ArgumentError, name, "NumPy arrays"):
             bl.open(folder / "x.npy", **{name: given[name]})

@@ -3,7 +3,6 @@
 import itertools
 import os
 import pickle
-import time
 import warnings
 
 import batchloom as bl
@@ -120,7 +119,9 @@ def test_lengths_are_known_before_a_value_is_read(tmp_path):
 
 @pytest.mark.parametrize("writer", ["polars", "pyarrow"])
 def test_columns_are_chosen_named_and_joined(tmp_path, writer):
-    table = pa.table({"f0": TABLE["score"], "f1": pa.array(ARRAYS["score"] * 2), "y": TABLE["label"], "name": ["a"] * ROWS})
+    table = pa.table(
+        {"f0": TABLE["score"], "f1": pa.array(ARRAYS["score"] * 2), "y": TABLE["label"], "name": ["a"] * ROWS}
+    )
     if writer == "polars":
         polars.from_arrow(table).write_parquet(tmp_path / "a.parquet", row_group_size=10)
     else:
@@ -272,14 +273,16 @@ def test_options_of_data_in_memory_are_refused(tmp_path):
     folder = write(tmp_path, [])
     with refused(bl.ArgumentError, "header", "Parquet"):
         bl.open(folder, header=3)
-    with pytest.raises(TypeError, match="chunk_open.*did you mean chunks_open"):
+    with pytest.raises(TypeError, match=r"chunk_open.*did you mean chunks_open"):
         bl.open(folder, chunk_open=3)
     with refused(bl.ArgumentError, "memory", "chunks_open"):
         bl.open(folder, columns=["label"], memory="1MB", chunks_open=3)
 
 
 def test_windows_and_groups_of_columns(tmp_path):
-    frame = pa.table({"series": [0] * 30 + [1] * 30, "time": [*range(30)] * 2, "value": numpy.arange(60, dtype="float32")})
+    frame = pa.table(
+        {"series": [0] * 30 + [1] * 30, "time": [*range(30)] * 2, "value": numpy.arange(60, dtype="float32")}
+    )
     pq.write_table(frame, tmp_path / "a.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -291,9 +294,7 @@ def test_windows_and_groups_of_columns(tmp_path):
 def test_ten_thousand_files_need_no_more_open_files_than_a_process_may_have(tmp_path):
     for number in range(300):
         pq.write_table(pa.table({"x": [number, number]}), tmp_path / f"part-{number}.parquet")
-    started = time.perf_counter()
     found = bl.open(tmp_path)
     assert len(os.listdir("/proc/self/fd")) < 200 or not os.path.isdir("/proc/self/fd")
     seen = numpy.concatenate([batch["x"] for batch in bl.DataLoader(found, batch_size=50, shuffle=True)])
     assert sorted(seen.tolist()) == sorted([*range(300)] * 2)
-    assert time.perf_counter() - started < 60

@@ -1,6 +1,8 @@
 //! The commands, one a file.
 
 mod compare;
+mod convert;
+mod index;
 mod inspect;
 mod lengths;
 mod manual;
@@ -18,6 +20,8 @@ use crate::read::Tables;
 pub(crate) fn run(command: Command, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
     match command {
         Command::Inspect { files } => inspect::run(&files, tables, output),
+        Command::Convert(arguments) => convert::run(&arguments, output),
+        Command::Index { files, columns } => index::run(&files, &columns, output),
         Command::Lengths { source, output: file } => lengths::run(&source, file.as_deref(), tables, output),
         Command::Compare { source, rules } => compare::run(&source, &rules, tables, output),
         Command::Microbatches { source, options } => micro_batches::run(&source, &options, tables, output),

@@ -234,7 +234,9 @@ impl<S: Sink> Parser<'_, S> {
         let mut depth = 0_usize;
         loop {
             match self.peek()? {
-                b'"' => drop(self.text()?),
+                b'"' => {
+                    self.text()?;
+                }
                 b'{' | b'[' => {
                     depth += 1;
                     self.place += 1;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::index::GroupIndex;
+use super::pages::ColumnPages;
 
 /// The bytes of a chunk, once it is read, that are aimed at.
 pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
@@ -17,8 +18,8 @@ pub(crate) struct ChunkRows {
 
 /// Cuts a row group at pages, into chunks of about [`CHUNK_BYTES`].
 ///
-/// A cut lies where a page begins, of the column with most pages. No chunk has fewer rows than the pages of other columns
-/// do on average, as each page is decompressed for every chunk that it holds rows of.
+/// A cut lies where a page begins, of the column with most pages. Pages of other columns hold rows of two chunks then, and
+/// are decompressed for both: no chunk is smaller than one page of each of them.
 ///
 /// `bytes` is the bytes of some rows, counted from the first of the group.
 pub(crate) fn cut_group(
@@ -27,24 +28,28 @@ pub(crate) fn cut_group(
     bytes: impl Fn(Range<u32>) -> u64,
 ) -> Vec<ChunkRows> {
     let chunk = |rows| ChunkRows { group: place, rows };
-    let whole = 0..group.rows;
-    if whole.is_empty() {
+    if group.rows == 0 {
         return Vec::new();
     }
-    let most_pages = group.pages.iter().max_by_key(|column| column.pages.len());
-    let fewest = group.pages.iter().map(|column| column.pages.len()).min().unwrap_or(1).max(1);
-    let least_rows = group.rows / u32::try_from(fewest).unwrap_or(u32::MAX);
-    let cuts = most_pages.into_iter().flat_map(|column| &column.pages);
+    let leading = (0..group.pages.len()).max_by_key(|&column| group.pages[column].pages.len());
+    let others = group.pages.iter().enumerate().filter(|&(column, _)| Some(column) != leading);
+    let least = others.map(|(_, column)| mean_page(column)).sum::<u64>().max(CHUNK_BYTES);
+    let cuts = leading.into_iter().flat_map(|column| &group.pages[column].pages);
     let cuts = cuts.filter(|page| !page.is_within_row).map(|page| page.first_row);
     let (mut chunks, mut start) = (Vec::new(), 0);
     for cut in cuts.filter(|&cut| cut > 0 && cut < group.rows) {
-        let is_large = cut > start && bytes(start..cut) >= CHUNK_BYTES && cut - start >= least_rows;
-        let rest = cut..group.rows;
-        if is_large && 2 * bytes(rest.clone()) >= CHUNK_BYTES && 2 * (rest.end - rest.start) >= least_rows {
+        let is_large = cut > start && bytes(start..cut) >= least;
+        if is_large && 2 * bytes(cut..group.rows) >= least {
             chunks.push(chunk(start..cut));
             start = cut;
         }
     }
     chunks.push(chunk(start..group.rows));
     chunks
+}
+
+/// The mean bytes of a page.
+fn mean_page(column: &ColumnPages) -> u64 {
+    let bytes: u64 = column.pages.iter().map(|page| u64::from(page.bytes)).sum();
+    bytes / column.pages.len().max(1) as u64
 }

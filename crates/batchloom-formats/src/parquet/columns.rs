@@ -4,6 +4,7 @@
 //! types have a reason in words, which is an error once such a column is chosen.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 use base64::Engine;
@@ -59,6 +60,19 @@ impl ColumnLayout {
     }
 }
 
+impl fmt::Display for ColumnLayout {
+    /// Writes the layout in words, as `lists of 3 int64`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(dtype) => formatter.write_str(dtype.name()),
+            Self::Fixed(dtype, extent) => write!(formatter, "lists of {extent} {}", dtype.name()),
+            Self::List(dtype) => write!(formatter, "lists of {}", dtype.name()),
+            Self::Text => formatter.write_str("texts"),
+            Self::Binary => formatter.write_str("bytes"),
+        }
+    }
+}
+
 /// The change of stored values on the way to elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
@@ -87,7 +101,7 @@ pub(crate) fn require_alike(
     chosen: &[String],
 ) -> Result<()> {
     let describe = |column: &ColumnInfo| match &column.layout {
-        Ok(layout) => format!("{layout:?}"),
+        Ok(layout) => layout.to_string(),
         Err(reason) => reason.clone(),
     };
     for name in chosen {

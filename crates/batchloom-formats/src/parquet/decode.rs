@@ -14,6 +14,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 
 use super::levels::{are_all, for_each_zero, level_bits, list_levels};
 use super::values::{Stored, WrongValues, append_values};
+use crate::buffers::Buffers;
 
 /// Some rows of a column as they are stored.
 #[derive(Debug, Default)]
@@ -130,9 +131,11 @@ impl<'a> RowDecoder<'a> {
         Self { column, stored, fill, dictionary: Vec::new(), rows: DecodedRows::default() }
     }
 
-    /// Makes room for so many values.
-    pub(crate) fn reserve(&mut self, values: usize) {
-        self.rows.values.reserve(values.saturating_mul(self.stored.map_or(0, Stored::width)));
+    /// The same decoder, with room for so many values.
+    pub(crate) fn with_room(mut self, values: usize, buffers: &Buffers) -> Self {
+        self.rows.values = buffers.take(values.saturating_mul(self.stored.map_or(0, Stored::width)));
+        self.rows.values.clear();
+        self
     }
 
     /// The rows of the pages so far.

@@ -8,6 +8,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use crate::buffers::Buffers;
 use crate::error::{FormatError, Result};
 use crate::file::DataFile;
 
@@ -49,22 +50,22 @@ pub(crate) fn read_pages(
     column: &ColumnChunkMetaData,
     dictionary: Option<(u64, u32)>,
     pages: &[PagePlace],
+    buffers: &Buffers,
 ) -> Result<SerializedPageReader<Bytes>> {
     let start = pages.first().map_or(0, |page| page.start);
     let end = pages.last().map_or(start, |page| page.start + u64::from(page.bytes));
     let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-    let bytes = match dictionary {
-        None => file.read(start, length)?,
-        Some((place, bytes)) if place + u64::from(bytes) == start => {
-            file.read(place, bytes as usize + length)?
-        }
-        Some((place, bytes)) => {
-            let mut both = file.read(place, bytes as usize)?.to_vec();
-            both.extend_from_slice(&file.read(start, length)?);
-            both.into()
-        }
-    };
-    open_pages(column, bytes).map_err(|error| damaged(file, &error))
+    let (place, before) = dictionary.map_or((start, 0), |(place, bytes)| (place, bytes as usize));
+    let total = file.require_within(start, length).map(|()| before.saturating_add(length))?;
+    let mut bytes = buffers.take(total);
+    bytes.resize(total, 0);
+    if place.checked_add(before as u64) == Some(start) {
+        file.read_into(place, &mut bytes)?;
+    } else {
+        file.read_into(place, &mut bytes[..before])?;
+        file.read_into(start, &mut bytes[before..])?;
+    }
+    open_pages(column, buffers.share(bytes)).map_err(|error| damaged(file, &error))
 }
 
 /// A reader of the pages in some bytes, as if the file began there.

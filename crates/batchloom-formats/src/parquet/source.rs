@@ -19,6 +19,7 @@ use super::decode::{DecodedRows, RowDecoder, WrongRows, decode_any, stored_as};
 use super::files::ParquetFiles;
 use super::index::{GroupIndex, ParquetIndex};
 use super::pages::{ColumnPages, PagePlace, damaged, read_pages};
+use crate::buffers::Buffers;
 use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
 use crate::source::FileSource;
@@ -63,6 +64,7 @@ pub struct ParquetSource {
     chunks: Vec<ChunkRows>,
     /// The number of elements of each list, if lists are rows.
     row_extent: Option<usize>,
+    buffers: Buffers,
 }
 
 impl ParquetSource {
@@ -108,7 +110,7 @@ impl ParquetSource {
         let names = fields.iter().map(|field| field.name.clone()).collect();
         let fields = fields.iter().map(resolve).collect::<Result<Vec<_>>>()?;
         let chunks = cut_chunks(&files, &index);
-        Ok(Self { files, index, fields, names, chunks, row_extent: None })
+        Ok(Self { files, index, fields, names, chunks, row_extent: None, buffers: Buffers::default() })
     }
 
     /// The same samples with lists as rows.
@@ -190,7 +192,7 @@ impl ParquetSource {
         let field = read.and_then(|decoded| {
             let skipped = (rows.start - before) as usize;
             let count = (rows.end - rows.start) as usize;
-            let field = field_of(info, self.layout_of(info), decoded, skipped, count);
+            let field = field_of(info, self.layout_of(info), decoded, skipped, count, &self.buffers);
             field.map_err(|reason| self.wrong(group, reason))
         });
         let place = |row: u32| group.first_row - self.index.first_row_of(group.file) + u64::from(row);
@@ -238,9 +240,9 @@ impl ParquetSource {
         let file = &self.files.files()[group.file].file;
         let column = metadata.column(info.leaf);
         let descriptor = column.column_descr();
-        let open = || read_pages(file, column, dictionary, pages).map_err(Wrong::Read);
-        let mut decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
-        decoder.reserve(elements);
+        let open = || read_pages(file, column, dictionary, pages, &self.buffers).map_err(Wrong::Read);
+        let decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
+        let mut decoder = decoder.with_room(elements, &self.buffers);
         for page in open()? {
             let page = page.map_err(|error| Wrong::Read(damaged(file, &error)))?;
             match decoder.add(&page) {
@@ -409,6 +411,7 @@ fn field_of(
     decoded: DecodedRows,
     skipped: usize,
     count: usize,
+    buffers: &Buffers,
 ) -> std::result::Result<ChunkField, String> {
     let layout = layout?;
     let dtype = layout.dtype();
@@ -433,7 +436,7 @@ fn field_of(
     if bytes.1 > decoded.values.len() {
         return Err(cut());
     }
-    let values = Bytes::from(decoded.values).slice(bytes.0..bytes.1);
+    let values = buffers.share(decoded.values).slice(bytes.0..bytes.1);
     let values = convert(values, info.conversion);
     let tensor =
         |shape: &[usize]| Tensor::from_bytes(values.clone(), dtype, shape).map_err(|error| error.to_string());

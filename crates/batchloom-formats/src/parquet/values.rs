@@ -140,65 +140,65 @@ fn append_known<const W: usize>(
 ) -> Result<(), WrongValues> {
     let mut runs = LevelRuns::new(bytes, bits, count);
     while let Some(run) = runs.next_run()? {
+        let start = out.len();
         match run {
             LevelRun::Same(number, count) => {
                 let value = usize::try_from(number).ok().and_then(|number| dictionary.get(number));
                 let value = value.ok_or(OUTSIDE)?;
-                (0..count).for_each(|_| out.extend_from_slice(value));
+                out.resize(start + count * W, 0);
+                out[start..].as_chunks_mut::<W>().0.fill(*value);
             }
             LevelRun::Packed(packed, count) => {
-                let whole = count / GROUP;
-                let mut numbers = [0_u32; GROUP];
-                for group in packed.chunks_exact((GROUP / 8 * bits).max(1)).take(whole) {
-                    unpack_group(group, bits, &mut numbers);
-                    append_group(&numbers, dictionary, out)?;
-                }
-                for place in whole * GROUP..count {
-                    let number = usize::try_from(unpack(packed, bits, place)).unwrap_or(usize::MAX);
-                    out.extend_from_slice(dictionary.get(number).ok_or(OUTSIDE)?);
-                }
-                if bits == 0 {
-                    let value = dictionary.first().ok_or(OUTSIDE)?;
-                    (0..whole * GROUP).for_each(|_| out.extend_from_slice(value));
-                }
+                out.resize(start + count * W, 0);
+                write_packed(packed, bits, dictionary, out[start..].as_chunks_mut::<W>().0)?;
             }
         }
     }
     Ok(())
 }
 
-/// Appends the values of a group of numbers.
-fn append_group<const W: usize>(
-    numbers: &[u32; GROUP],
+/// Writes values by packed numbers.
+fn write_packed<const W: usize>(
+    packed: &[u8],
+    bits: usize,
     dictionary: &[[u8; W]],
-    out: &mut Vec<u8>,
+    places: &mut [[u8; W]],
 ) -> Result<(), WrongValues> {
-    let most = numbers.iter().copied().max().unwrap_or(0) as usize;
-    if most >= dictionary.len() {
-        return Err(OUTSIDE);
+    let (groups, rest) = places.as_chunks_mut::<GROUP>();
+    let (mut numbers, mut most) = ([0_u32; GROUP], 0);
+    // A number lies within eight bytes from the byte in which it begins: the last ones would leave the group.
+    let mut padded = [0; GROUP / 8 * 32 + 8];
+    let bytes = GROUP / 8 * bits;
+    let first_of_rest = groups.len() * GROUP;
+    for (number, group) in groups.iter_mut().enumerate() {
+        padded[..bytes].copy_from_slice(&packed[number * bytes..(number + 1) * bytes]);
+        unpack_group(&padded, bits, &mut numbers);
+        for number in numbers {
+            most = most.max(number);
+        }
+        if most as usize >= dictionary.len() {
+            return Err(OUTSIDE);
+        }
+        for place in 0..GROUP {
+            group[place] = dictionary[numbers[place] as usize];
+        }
     }
-    let start = out.len();
-    out.resize(start + GROUP * W, 0);
-    for (place, &number) in out[start..].chunks_exact_mut(W).zip(numbers) {
-        place.copy_from_slice(&dictionary[number as usize]);
+    for (place, value) in rest.iter_mut().enumerate() {
+        let number = usize::try_from(unpack(packed, bits, first_of_rest + place)).unwrap_or(usize::MAX);
+        *value = *dictionary.get(number).ok_or(OUTSIDE)?;
     }
     Ok(())
 }
 
-/// Unpacks a group of numbers: each lies within eight bytes from the byte in which it begins.
+/// Unpacks a group of numbers of `bits` bits.
 #[inline(always)]
-fn unpack_group(packed: &[u8], bits: usize, numbers: &mut [u32; GROUP]) {
+fn unpack_group(padded: &[u8; GROUP / 8 * 32 + 8], bits: usize, numbers: &mut [u32; GROUP]) {
     let mask = (1_u64 << bits) - 1;
-    // The last numbers would read on behind the group.
-    let mut padded = [0; GROUP / 8 * 32 + 8];
-    let length = packed.len().min(padded.len() - 8);
-    padded[..length].copy_from_slice(&packed[..length]);
     for (place, number) in numbers.iter_mut().enumerate() {
         let bit = place * bits;
         let mut word = [0; 8];
         word.copy_from_slice(&padded[bit / 8..bit / 8 + 8]);
-        let value = u64::from_le_bytes(word) >> (bit % 8) & mask;
-        let [a, b, c, d, ..] = value.to_le_bytes();
+        let [a, b, c, d, ..] = (u64::from_le_bytes(word) >> (bit % 8) & mask).to_le_bytes();
         *number = u32::from_le_bytes([a, b, c, d]);
     }
 }

@@ -179,7 +179,7 @@ class ChunkSource:
 
     def engine(self, *options: Any) -> _native.Dataset:
         """Return the samples as the engine sees them, with the options of chunks."""
-        return _native.Dataset.in_chunks(self._reader, None, *options)
+        return _native.Dataset.in_chunks(self._reader, *options)
 
     def __len__(self) -> int:
         """Return the number of samples of all chunks."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.map.chunk_dataset import ChunkSamples, ChunkSource, ChunkedDataset, WindowSize
+from batchloom.dataset.map.chunk_dataset import ChunkedDataset, ChunkSamples, ChunkSource, WindowSize
 from batchloom.dataset.map.on_demand import ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
 from batchloom.dataset.map.structure import Structures
@@ -32,9 +32,9 @@ class OpenChunks(Protocol):
 class FileDataset(ChunkedDataset):
     """Samples of files that are read a chunk at a time; :func:`batchloom.open` makes it.
 
-    A sample is a dict with each field of a row. Samples are shuffled in a window over chunks, as those of a
-    :class:`batchloom.ChunkDataset`; every sample comes once in an epoch, runs resume exactly, and each rank reads
-    chunks of its own.
+    A sample is a dict with each field of a row. Samples are shuffled in a window over chunks, as in a
+    :class:`batchloom.ChunkDataset`: an epoch has every sample once, runs resume exactly, and ranks read different
+    chunks.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FileDataset(ChunkedDataset):
         window: WindowSize,
         on_error: str = "raise",
     ) -> None:
-        """Open the chunks of files, whose ``fields`` say by name whether a field has lists that differ in length."""
+        """Open the chunks of files; ``fields`` has ``True`` for each field with lists that differ in length."""
         source = FileSource(tuple(files), open_chunks, tuple(fields))
         # Fields of one shape are not as long as the lists beside them.
         lists = tuple(name for name, is_list in fields.items() if is_list)
@@ -80,7 +80,8 @@ class FileSource(ChunkSource):
         super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
         self._structures = Structures()
         example = {name: numpy.zeros(0) for name in names}
-        self._structure, _ = self._structures.take_apart(example, 1, {})
+        structure, _ = self._structures.take_apart(example, 1, {})
+        self._chunks = self._chunks.nested(structure.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileSource, (self.files, self._open, self.names)
@@ -92,7 +93,7 @@ class FileSource(ChunkSource):
 
     def engine(self, *options: Any) -> _native.Dataset:
         """Return the samples as the engine sees them."""
-        return _native.Dataset.in_chunks(self._chunks, (list(self._structure.names), self._structure.text), *options)
+        return _native.Dataset.in_chunks(self._chunks, *options)
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples, each from a chunk that is read for it: for a look at single samples."""

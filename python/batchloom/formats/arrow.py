@@ -1,0 +1,33 @@
+"""Files and streams of Arrow IPC (`.arrow`): thousands of batches and many files are one array.
+
+Promises:
+
+- What is not compressed is mapped: nothing is copied, and nothing is read before a batch is formed.
+- What is compressed is read a record batch at a time, in the order of the plan, as a `ChunkDataset` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError
+from batchloom.formats.arrow_tables import map_whole, open_tables, read_table, require_pyarrow
+from batchloom.formats.options import OpenOptions
+
+
+def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
+    """Return the dataset of files, with a field for each column."""
+    require_pyarrow(files[0])
+    from batchloom.formats.arrow_chunks import is_compressed, open_compressed
+
+    memories = [map_whole(file) for file in files]
+    compressed = [is_compressed(file, memory) for file, memory in zip(files, memories, strict=True)]
+    if any(compressed):
+        return open_compressed(files, memories, options)
+    for name in ("memory", "chunks_open", "on_error"):
+        if name in options.given:
+            raise ArgumentError(f"{name} is given, and {files[0]} is mapped, without chunks to decode; expected none")
+    tables = [read_table(file, memory) for file, memory in zip(files, memories, strict=True)]
+    return open_tables(tables, options)

@@ -1,0 +1,306 @@
+"""Columns of Arrow as fields: over the memory of the columns, in however many chunks.
+
+Promises:
+
+- Numbers, and the numbers in lists, keep their memory. Bits, categories, times in other units than nanoseconds, and
+  lists of lists are copied once; texts are made when a batch holds them.
+- Nulls are found by the counts that files have of them, without a look at values.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import numpy
+import pyarrow
+import pyarrow.compute
+from batchloom.dataset.object_field import LazyObjects
+from batchloom.errors import DataError, DTypeError
+from batchloom.formats.arrow_memory import ListOffsets, Memory
+from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
+from batchloom.formats.lists import Lists, Shaped
+from batchloom.formats.places import Places
+
+Array = numpy.ndarray[Any, Any]
+
+
+class ArrowObjects(LazyObjects):
+    """A column of texts, bytes, or lists of them, each made when it is asked for."""
+
+    def __init__(self, column: Any, maps: Sequence[Array] = ()) -> None:
+        self.maps = maps
+        self._chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self._ends = list(accumulate(map(len, self._chunks)))
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, row: Any) -> Any:
+        """Return one object; for a slice, the objects of some rows."""
+        if isinstance(row, slice):
+            start, end, step = row.indices(len(self))
+            if step != 1:
+                return [self[place] for place in range(start, end, step)]
+            return ArrowObjects(self._column().slice(start, max(end - start, 0)), self.maps)
+        place = range(len(self))[row]
+        chunk = bisect_right(self._ends, place)
+        return self._chunks[chunk][place - self._ends[chunk] + len(self._chunks[chunk])].as_py()
+
+    def _column(self) -> Any:
+        return pyarrow.chunked_array(self._chunks, None if self._chunks else pyarrow.string())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrowObjects, (self._column(),)
+
+
+class ColumnReader:
+    """Reads columns of Arrow as fields.
+
+    Args:
+        memory: The memory that columns lie in.
+        nulls: Values in place of nulls, by column.
+        places: The files that rows lie in, for messages.
+    """
+
+    def __init__(self, memory: Memory, nulls: Mapping[str, Any] | None, places: Places) -> None:
+        self._memory, self._nulls, self._places = memory, nulls or {}, places
+
+    def read(self, field: Any, chunks: Sequence[Any]) -> Any:
+        """Return the field of a column: an array, lists, or objects.
+
+        Args:
+            field: The name and the type of the column.
+            chunks: Its arrays of pyarrow.
+
+        Raises:
+            DataError: It has nulls without a value, lists in lists that differ within a sample, or no such times.
+            DTypeError: Its type makes no tensor.
+        """
+        name = field.name
+        what: str | None = require_type(name, field.type, self._places.first)
+        shape = fixed_shape(field)
+        chunks = self._fill(name, [_stored(chunk) for chunk in chunks if len(chunk)])
+        if not chunks:
+            raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
+        # One of several files may have categories where another one has their values.
+        chunks = [_decode(chunk) for chunk in chunks]
+        what = describe_type(chunks[0].type) if what == CODES else what
+        if what == OBJECTS:
+            kind = chunks[0].type
+            column = pyarrow.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+            return ArrowObjects(column, self._memory.maps)
+        starts = accumulate((len(chunk) for chunk in chunks[:-1]), initial=0)
+        if what == LISTS and shape is None:
+            return self._lists(name, chunks, list(starts))
+        rows = [self._rows(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
+        return self._memory.join(rows if shape is None else [self._shape(name, each, shape) for each in rows])
+
+    def _fill(self, name: str, chunks: list[Any]) -> list[Any]:
+        """Return chunks without nulls.
+
+        Raises:
+            DataError: There is one, and no value for it.
+        """
+        if not any(chunk.null_count for chunk in chunks):
+            return chunks
+        value = self._nulls.get(name)
+        takes_value = name in self._nulls and is_list(chunks[0].type) == (value == [] and isinstance(value, list))
+        if takes_value:
+            return [_fill_nulls(name, chunk, value) if chunk.null_count else chunk for chunk in chunks]
+        start = 0
+        for chunk in chunks:
+            if chunk.null_count:
+                row = start + chunk.is_null().index(pyarrow.scalar(True)).as_py()
+                raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
+            start += len(chunk)
+        raise AssertionError("a chunk has nulls")
+
+    def _make_null_error(self, name: str, row: int, value: str, inside: str = "") -> DataError:
+        return DataError(
+            f"column {name!r} is null {inside}in {self._places.name(row)}; expected a value everywhere: fill or drop "
+            f"nulls, or nulls={{{name!r}: {value}}}"
+        )
+
+    def _rows(self, name: str, chunk: Any, start: int) -> Array:
+        """Return an array of Arrow that has as many numbers for each row as an array of NumPy.
+
+        Args:
+            name: The name of the column.
+            chunk: Numbers, lists of one size, or lists of one shape.
+            start: The number of its first row.
+        """
+        what = describe_type(chunk.type)
+        if what in (ROWS, LISTS):
+            if what == LISTS:
+                self._require_one_length(name, chunk, start)
+            inner = chunk.flatten()
+            width = len(inner) // max(len(chunk), 1)
+            self._require_filled(name, inner, lambda place: start + place // max(width, 1))
+            inner = self._fill_inner(name, inner)
+            below = self._rows(name, inner, 0)
+            return below.reshape(len(chunk), width, *below.shape[1:])
+        if what == BITS:
+            bits: Array = chunk.to_numpy(zero_copy_only=False)
+            return bits
+        if what == TIMES:
+            chunk = _count_nanoseconds(name, chunk, self._places)
+        return self._memory.cut(chunk.buffers()[1], chunk.type.to_pandas_dtype(), chunk.offset, len(chunk))
+
+    def _require_one_length(self, name: str, chunk: Any, start: int) -> None:
+        """Refuse lists of several lengths, whose type promises one shape.
+
+        Raises:
+            DataError: There are some.
+        """
+        lengths = ListOffsets(self._memory, [_with_offsets(chunk)], self._places.first).lengths
+        other = lengths != lengths[:1]
+        if other.any():
+            row = self._places.name(start + int(other.argmax()))
+            raise DataError(f"column {name!r} has {lengths[other][0]} elements in {row}; expected {lengths[0]}")
+
+    def _lists(self, name: str, chunks: list[Any], starts: list[int]) -> Any:
+        """Return lists: in one dimension over their memory, in two dimensions as a copy."""
+        chunks = [_with_offsets(chunk) for chunk in chunks]
+        offsets, inner = ListOffsets(self._memory, chunks, self._places.first), []
+        for number, (chunk, start) in enumerate(zip(chunks, starts, strict=True)):
+            first = int(offsets.firsts[number])
+            values = _stored(chunk.values).slice(first, int(offsets.lasts[number]) - first)
+            self._require_filled(name, values, partial(_find_row, offsets, number, start))
+            inner.append(self._fill_inner(name, values))
+        ends = offsets.join()
+        if describe_type(inner[0].type) != LISTS:
+            return Lists(self._memory.join([self._rows(name, values, 0) for values in inner]), ends)
+        below = self._lists(name, inner, [0] * len(inner))
+        if not isinstance(below, Lists):
+            raise DTypeError(
+                f"column {name!r} of {self._places.first} has lists in more than two dimensions; expected two at most"
+            )
+        return _shape_of_lists(name, below, ends, self._places)
+
+    def _require_filled(self, name: str, values: Any, row_of: Callable[[int], int]) -> None:
+        """Refuse nulls in lists that no value stands for.
+
+        Raises:
+            DataError: There is one.
+        """
+        is_number = describe_type(values.type) not in (LISTS, ROWS)
+        if not values.null_count or (is_number and name in self._nulls and self._nulls[name] != []):
+            return
+        row = row_of(values.is_null().index(pyarrow.scalar(True)).as_py())
+        raise self._make_null_error(name, row, "0", "inside of a list ")
+
+    def _fill_inner(self, name: str, values: Any) -> Any:
+        """Return values in lists with a number in place of nulls."""
+        values = _stored(values)
+        return _fill_nulls(name, values, self._nulls[name]) if values.null_count else values
+
+    def _shape(self, name: str, rows: Array, shape: tuple[int, ...]) -> Array:
+        """Return the numbers of each row in a shape.
+
+        Raises:
+            DataError: They do not fill it.
+        """
+        if rows.size != len(rows) * math.prod(shape):
+            raise DataError(
+                f"column {name!r} of {self._places.first} has rows of shape {list(rows.shape[1:])}; expected "
+                f"{list(shape)}, as its type has it"
+            )
+        return rows.reshape(len(rows), *shape)
+
+
+def require_type(name: str, kind: Any, where: str) -> str:
+    """Return what a field makes of a type.
+
+    Raises:
+        DTypeError: The type makes no tensor.
+    """
+    what = describe_type(kind)
+    if what is None:
+        raise DTypeError(
+            f"column {name!r} of {where} has type {kind}, which makes no tensor; expected numbers, texts, times or "
+            "lists of them: columns= chooses others"
+        )
+    return what
+
+
+def _decode(chunk: Any) -> Any:
+    return chunk.dictionary_decode() if pyarrow.types.is_dictionary(chunk.type) else chunk
+
+
+def _stored(chunk: Any) -> Any:
+    while isinstance(chunk, pyarrow.ExtensionArray):
+        chunk = chunk.storage
+    return chunk
+
+
+def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
+    """Return an array of Arrow with a value in place of nulls.
+
+    Raises:
+        DTypeError: The type does not hold the value.
+    """
+    try:
+        return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(
+            f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
+        ) from None
+
+
+def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:
+    """Return times of any unit as int64 in nanoseconds: from 1970 on, or from midnight on.
+
+    Raises:
+        DataError: A time is out of their range.
+    """
+    kind = chunk.type
+    if pyarrow.types.is_duration(kind):
+        wanted = pyarrow.duration("ns")
+    elif pyarrow.types.is_time(kind):
+        wanted = pyarrow.time64("ns")
+    else:
+        wanted = pyarrow.timestamp("ns", getattr(kind, "tz", None))
+    try:
+        return (chunk if kind == wanted else chunk.cast(wanted)).view(pyarrow.int64())
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"column {name!r} of {places.first} has a time that no nanoseconds count: {error}") from None
+
+
+def _find_row(offsets: ListOffsets, chunk: int, start: int, place: int) -> int:
+    """Return the row that has an element of a chunk, which begins at a row."""
+    return start + offsets.find_list(chunk, place)
+
+
+def _with_offsets(chunk: Any) -> Any:
+    """Return lists with offsets: views of lists are copied."""
+    kinds = pyarrow.types
+    if kinds.is_list_view(chunk.type) or kinds.is_large_list_view(chunk.type):
+        return chunk.cast(pyarrow.large_list(chunk.type.value_type))
+    return chunk
+
+
+def _shape_of_lists(name: str, below: Lists, ends: Array, places: Places) -> Shaped:
+    """Return lists of lists as samples of two dimensions.
+
+    Raises:
+        DataError: Lists of one sample differ in length.
+    """
+    lengths = numpy.diff(below.offsets)
+    heights = numpy.diff(ends)
+    widths = numpy.zeros(len(heights), numpy.int64)
+    filled = heights > 0
+    widths[filled] = lengths[ends[:-1][filled]]
+    other = lengths != numpy.repeat(widths, heights)
+    if other.any():
+        row = int(numpy.searchsorted(ends, int(other.argmax()), side="right")) - 1
+        raise DataError(
+            f"column {name!r} has lists of different lengths in {places.name(row)}; expected one length within a sample"
+        )
+    values = numpy.asarray(below.values[int(below.offsets[0]) : int(below.offsets[-1])])
+    return Shaped(values, numpy.stack([heights, widths], axis=1))

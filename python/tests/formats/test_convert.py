@@ -1,0 +1,155 @@
+"""Conversions by the program: every row once, in an order that follows from the seed, resumed where they stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import batchloom as bl
+import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import safetensors.numpy
+
+ROWS = 5000
+
+
+def write(folder, files=3, rows=ROWS):
+    """Write documents, rows and numbers; return the paths."""
+    paths = []
+    for file in range(files):
+        numbers = numpy.arange(file * rows // files, (file + 1) * rows // files)
+        table = pa.table(
+            {
+                "ids": [[int(number), *range(number % 7)] for number in numbers],
+                "x": pa.FixedSizeListArray.from_arrays(numpy.repeat(numbers, 4).astype("float32"), 4),
+                "n": numbers,
+                "flag": numbers % 2 == 0,
+            }
+        )
+        pq.write_table(table, folder / f"{file}.parquet", row_group_size=400)
+        paths.append(str(folder / f"{file}.parquet"))
+    return paths
+
+
+def program(*arguments, **options):
+    """Run the program."""
+    command = [sys.executable, "-m", "batchloom", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def said(*arguments):
+    """What the program says where it succeeds."""
+    done = program(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.law("L1", "L2")
+def test_rows_are_shuffled_once_each_in_an_order_of_the_seed(tmp_path):
+    paths = write(tmp_path)
+    orders = []
+    for out, seed in (("a", 3), ("b", 3), ("c", 4)):
+        said("convert", *paths, "--out", tmp_path / out, "--to", "arrow", "--shuffle", seed)
+        found = bl.open(tmp_path / out, columns=["ids", "x", "n", "flag"])
+        numbers = [int(sample["n"]) for sample in found]
+        for number, sample in zip(numbers[:50], found, strict=False):
+            assert sample["ids"].tolist() == [number, *range(number % 7)]
+            assert sample["x"].tolist() == [number] * 4
+            assert bool(sample["flag"]) == (number % 2 == 0)
+        assert sorted(numbers) == list(range(ROWS))
+        orders.append(numbers)
+    assert orders[0] == orders[1] != orders[2]
+    # A shuffle of all rows, and not of files: rows move by a third of all on average.
+    assert 0.3 * ROWS < numpy.abs(numpy.array(orders[0]) - numpy.arange(ROWS)).mean() < 0.37 * ROWS
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert (manifest["rows"], manifest["shuffle"], manifest["columns"]) == (ROWS, 3, ["ids", "x", "n", "flag"])
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"manifest.json", "part-00000.arrow"}
+
+
+def test_rows_stay_in_order_without_a_shuffle(tmp_path):
+    paths = write(tmp_path)
+    said("convert", *paths, "--out", tmp_path / "a", "--to", "safetensors", "--column", "x", "--column", "n")
+    found = safetensors.numpy.load_file(tmp_path / "a" / "part-00000.safetensors")
+    assert (found["n"] == numpy.arange(ROWS)).all()
+    assert found["x"].shape == (ROWS, 4)
+    assert (found["x"][:, 3] == numpy.arange(ROWS)).all()
+
+
+def test_tokens_of_documents(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"ids": [row, row + 1]}) + "\n" for row in range(100)))
+    said("convert", tmp_path / "a.jsonl", "--out", tmp_path / "a", "--to", "bin", "--end", 50256)
+    found = numpy.fromfile(tmp_path / "a" / "part-00000.bin", numpy.uint16).reshape(100, 3)
+    assert (found == [[row, row + 1, 50256] for row in range(100)]).all()
+    pieces = bl.open(tmp_path / "a" / "*.bin", dtype="uint16", seq_len=50)
+    assert len(pieces) == 5  # the last token has no next one
+    (tmp_path / "b.jsonl").write_text(json.dumps({"ids": [70_000]}) + "\n")
+    done = program("convert", tmp_path / "b.jsonl", "--out", tmp_path / "b", "--to", "bin")
+    assert (done.returncode, "--dtype uint32" in done.stderr) == (1, True)
+
+
+@pytest.mark.law("L3")
+def test_a_conversion_that_is_killed_goes_on_and_gives_the_same_files(tmp_path, monkeypatch):
+    rows = 60_000
+    table = pa.table(
+        {"n": numpy.arange(rows), "x": pa.FixedSizeListArray.from_arrays(numpy.zeros(rows * 1000, "float32"), 1000)}
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=5000, compression="zstd")
+    arguments = ["convert", tmp_path / "a.parquet", "--to", "arrow", "--shuffle", "1", "--out"]
+    said(*arguments, tmp_path / "whole")
+    expected = json.loads((tmp_path / "whole" / "manifest.json").read_text())
+    assert len(expected["files"]) >= 3
+    for wanted in (0, 1, 2):
+        out = tmp_path / f"killed-{wanted}"
+        child = subprocess.Popen([sys.executable, "-m", "batchloom", *map(str, arguments), str(out)])
+        while child.poll() is None:
+            manifest = out / "manifest.json"
+            if manifest.exists() and len(json.loads(manifest.read_text())["files"]) >= wanted:
+                child.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        child.wait()
+        said(*arguments, out)
+        assert json.loads((out / "manifest.json").read_text()) == expected
+        assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+
+
+def test_another_conversion_in_the_folder_and_changed_files_are_refused(tmp_path):
+    paths = write(tmp_path)
+    out = tmp_path / "out"
+    said("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 3)
+    again = program("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 4)
+    assert (again.returncode, "another conversion" in again.stderr) == (1, True)
+    path = out / "part-00000.arrow"
+    path.write_bytes(path.read_bytes()[:-1])
+    again = program("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 3)
+    assert (again.returncode, "part-00000.arrow is not as the manifest has it" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--to", "safetensors"], "column ids holds lists"),
+        (["--to", "bin"], "expected one of them"),
+        (["--to", "bin", "--column", "x"], "expected whole numbers"),
+        (["--to", "arrow", "--column", "y"], "no column"),
+        (["--to", "arrow", "--end", "3"], "--to bin alone"),
+        (["--to", "bin", "--column", "ids", "--end", "70000"], "--dtype uint32"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(tmp_path, arguments, named):
+    done = program("convert", *write(tmp_path, files=1, rows=20), "--out", tmp_path / "out", *arguments)
+    assert (done.returncode, named in done.stderr) == (1, True), done.stderr
+
+
+def test_indices_beside_files_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("BATCHLOOM_CACHE", str(tmp_path / "cache"))
+    paths = write(tmp_path)
+    said("index", *paths, "--column", "ids")
+    assert len(list((tmp_path / ".batchloom").iterdir())) == len(paths)
+    found = bl.open(tmp_path / "*.parquet", columns=["ids"])
+    assert found.lengths.sum() == ROWS + (numpy.arange(ROWS) % 7).sum()
+    assert not os.path.exists(tmp_path / "cache")
