@@ -31,16 +31,16 @@ pub(crate) fn raise_format(error: &FormatError) -> PyErr {
     }
 }
 
-/// Parquet files, of which the footers are read.
+/// Parquet files with their footers.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct ParquetFiles(Files);
 
-/// A column: its name, the word for its samples, the type of their elements, their number if that is one, and the reason
-/// why the column makes no tensor, if it does not.
+/// A column: its name, the word for its samples, the type and the number of their elements where these are fixed, and the
+/// reason why the column makes no tensor.
 type Column = (String, &'static str, Option<&'static str>, Option<usize>, Option<String>);
 
-/// A field: its name, its columns, whether they are joined, and the number in place of a null.
+/// A field: its name, its columns, true if they are joined, and the number in place of a null.
 type FieldOfColumns = (String, Vec<String>, bool, Option<f64>);
 
 #[pymethods]
@@ -74,14 +74,14 @@ impl ParquetFiles {
         self.0.rows().collect()
     }
 
-    /// Returns true if all values of a column are one whole number, as the footers say.
+    /// Returns true if all values of a column are one whole number, by the footers.
     fn is_always(&self, column: &str, value: i64) -> bool {
         self.0.is_always(column, value)
     }
 
     /// Finds the pages of the columns of some fields, and the lengths of lists. If `as_rows` is true, lists of one column
-    /// have to have one length, and are rows. `progress`, if there is one, gets the row
-    /// groups that were looked at and all of them.
+    /// have to have one length, and are rows. `progress` gets the numbers of row groups: done, and
+    /// in all.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn open(
         &self,
@@ -116,7 +116,7 @@ impl ParquetFiles {
     }
 }
 
-/// A look at files, of which Python is told how far it is, and which Ctrl-C ends.
+/// The progress of a look at files, for a function of Python. Ctrl-C ends the look.
 struct Watch {
     progress: Option<Py<PyAny>>,
     /// The exception that ended it.
@@ -128,7 +128,7 @@ impl Watch {
         Self { progress, failed: Mutex::new(None) }
     }
 
-    /// Tells how much is done; returns false if the look ends here.
+    /// Reports how much is done; returns false if the look ends here.
     fn report(&self, done: usize, all: usize) -> bool {
         Python::attach(|py| {
             let called = match &self.progress {

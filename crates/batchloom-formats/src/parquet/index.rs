@@ -9,11 +9,13 @@
 
 use std::path::Path;
 
+use parquet::basic::Compression;
+
 use super::columns::ColumnLayout;
 use super::files::{ParquetFile, ParquetFiles};
 use super::pages::{ColumnPages, PagePlace};
 use super::scan::{ScannedGroup, scan_column};
-use crate::error::{FormatError, Result};
+use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
 use crate::kept_index::{KeptIndex, Numbers, append_list};
 use crate::parallel::{Progress, for_each_part};
@@ -135,12 +137,18 @@ fn is_list(file: &ParquetFile, place: usize) -> bool {
     matches!(file.columns[place].layout, Ok(ColumnLayout::List(_)))
 }
 
-/// Refuses columns without lists that have nulls, as far as the footer says.
+/// Refuses columns that another reader has to read, and columns without lists that have nulls, by the footer.
 fn require_values(file: &ParquetFile, chosen: &[(usize, bool)]) -> Result<()> {
     let mut first_row = 0;
     for group in file.metadata.row_groups() {
         for &(place, allows_null) in chosen {
             let column = &file.columns[place];
+            let compression = group.column(column.leaf).compression();
+            if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+                let reason = format!("it is compressed by {compression}, which is not read here");
+                let error = FormatError::new(FormatErrorKind::Unsupported, file.file.path(), reason);
+                return Err(error.of_column(&column.name));
+            }
             let statistics = group.column(column.leaf).statistics();
             let nulls = statistics.and_then(|statistics| statistics.null_count_opt()).unwrap_or(0);
             if nulls > 0 && !allows_null && !is_list(file, place) {
