@@ -80,8 +80,15 @@ struct Parts<'a> {
     values: &'a [u8],
 }
 
+/// The most values of a page. Runs hold any number of values in a few bytes, so that a page may tell of more than there is
+/// memory for; writers begin another page long before.
+const MOST_VALUES: u32 = 1 << 28;
+
 /// Takes a page of values apart; `None` for a dictionary.
 fn take_apart<'a>(page: &'a Page, column: &ColumnDescriptor) -> Result<Option<Parts<'a>>, WrongRows> {
+    if page.is_data_page() && page.num_values() > MOST_VALUES {
+        return Err(WrongRows::Damaged(format!("it tells of {} values", page.num_values())));
+    }
     let leaves = || WrongRows::Damaged("levels leave their page".to_owned());
     Ok(Some(match page {
         Page::DictionaryPage { .. } => return Ok(None),

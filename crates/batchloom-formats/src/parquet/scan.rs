@@ -57,6 +57,10 @@ impl Read for ReadFrom {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = self.file.marks().0.saturating_sub(self.place);
         let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if left == 0 {
+            // A header that tells of more than there is would be passed over byte by byte, without an end.
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
         let bytes = self.file.read(self.place, count).map_err(std::io::Error::other)?;
         buffer[..count].copy_from_slice(&bytes);
         self.place += count as u64;
