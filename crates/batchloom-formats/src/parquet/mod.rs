@@ -7,6 +7,7 @@
 mod chunks;
 mod columns;
 mod decode;
+mod fields;
 mod files;
 mod index;
 mod levels;
