@@ -178,8 +178,8 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 if not TYPE_CHECKING:
-    # Checkers read the names from the imports above.
-    __all__ = [*sorted(_HOMES), "__version__"]
+    # Checkers read the names from the imports above. A star import keeps the function open of Python.
+    __all__ = [*sorted(_HOMES.keys() - {"open"}), "__version__"]
 
 
 def __dir__() -> list[str]:

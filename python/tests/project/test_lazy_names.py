@@ -46,6 +46,7 @@ def test_a_star_imports_all_names(interpreter):
         import batchloom
 
         assert set(batchloom.__all__) <= set(globals())
+        assert open(__import__("os").devnull).read() == "" and batchloom.open is not open
         """
     )
 
