@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use batchloom::DType;
 use batchloom::dataset::SampleStructure;
 use batchloom_formats::json_lines::{JsonLines as Lines, JsonWord, line_places as find_lines};
-use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
+use batchloom_formats::parquet::{ColumnLayout, FieldColumns, Null};
 use batchloom_formats::{
     FileChunks as Chunks, FileSource, FormatError, FormatErrorKind, ParquetFiles as Files, ParquetIndex,
     ParquetSource,
@@ -40,8 +40,9 @@ pub(crate) struct ParquetFiles(Files);
 /// reason why the column makes no tensor.
 type Column = (String, &'static str, Option<&'static str>, Option<usize>, Option<String>);
 
-/// A field: its name, its columns, true if they are joined, and the number in place of a null.
-type FieldOfColumns = (String, Vec<String>, bool, Option<f64>);
+/// A field: its name, its columns, true if they are joined, and the bytes of an
+/// element in place of nulls, or no bytes for lists without elements in place of lists that are null.
+type FieldOfColumns = (String, Vec<String>, bool, Option<Vec<u8>>);
 
 #[pymethods]
 impl ParquetFiles {
@@ -74,6 +75,11 @@ impl ParquetFiles {
         self.0.rows().collect()
     }
 
+    /// Refuses files with other columns than the first one.
+    fn require_same_columns(&self) -> PyResult<()> {
+        self.0.require_same_columns().map_err(|error| raise_format(&error))
+    }
+
     /// Returns true if all values of a column are one whole number, by the footers.
     fn is_always(&self, column: &str, value: i64) -> bool {
         self.0.is_always(column, value)
@@ -93,17 +99,21 @@ impl ParquetFiles {
     ) -> PyResult<FileChunks> {
         let fields: Vec<FieldColumns> = fields
             .into_iter()
-            .map(|(name, columns, are_joined, null)| FieldColumns { name, columns, are_joined, null })
+            .map(|(name, columns, are_joined, null)| {
+                let null =
+                    null.map(|null| if null.is_empty() { Null::EmptyList } else { Null::Element(null) });
+                FieldColumns { name, columns, are_joined, null }
+            })
             .collect();
         // An index is one for all orders in which columns are asked for.
-        let mut columns: Vec<(&String, bool)> = Vec::new();
+        let mut columns: Vec<(&String, &Option<Null>)> = Vec::new();
         for field in &fields {
-            columns.extend(field.columns.iter().map(|column| (column, field.null.is_some())));
+            columns.extend(field.columns.iter().map(|column| (column, &field.null)));
         }
-        columns.sort_unstable();
+        columns.sort_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
         let names: Vec<String> = columns.iter().map(|column| column.0.clone()).collect();
-        let nulls: Vec<bool> = columns.iter().map(|column| column.1).collect();
+        let nulls: Vec<Option<Null>> = columns.iter().map(|column| column.1.clone()).collect();
         let watch = Watch::new(progress);
         let source = py.detach(|| {
             let report = |done, all| watch.report(done, all);
@@ -168,6 +178,7 @@ impl JsonLines {
             JsonWord::Number => "number",
             JsonWord::List => "list",
             JsonWord::Text => "text",
+            JsonWord::Null => "null",
             JsonWord::Other => "other",
         };
         self.0.columns().iter().map(|column| (column.name.clone(), word(column.word))).collect()

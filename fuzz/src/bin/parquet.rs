@@ -8,7 +8,7 @@ use std::io::Write;
 use std::panic;
 use std::sync::Once;
 
-use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
+use batchloom_formats::parquet::{ColumnLayout, FieldColumns, Null};
 use batchloom_formats::{FileSource, ParquetFiles, ParquetIndex, ParquetSource};
 use libfuzzer_sys::fuzz_target;
 
@@ -35,15 +35,16 @@ fuzz_target!(|file: &[u8]| {
     let columns = files.columns().iter().filter(|column| {
         matches!(column.layout, Ok(ColumnLayout::Scalar(_) | ColumnLayout::Fixed(..) | ColumnLayout::List(_)))
     });
-    let names: Vec<String> = columns.map(|column| column.name.clone()).collect();
-    for name in names {
-        for null in [None, Some(3.0)] {
+    let sizes = columns.clone().map(|column| column.layout.as_ref().map_or(1, |layout| layout.dtype().size()));
+    let names: Vec<(String, usize)> = columns.clone().map(|column| column.name.clone()).zip(sizes).collect();
+    for (name, size) in names {
+        for null in [None, Some(Null::Element(vec![0; size])), Some(Null::EmptyList)] {
             let names = [name.clone()];
-            let Ok(index) = ParquetIndex::make(&files, &names, &[null.is_some()], None, &|_, _| true) else { continue };
+            let Ok(index) = ParquetIndex::make(&files, &names, &[null.clone()], None, &|_, _| true) else { continue };
             if index.rows() > 1 << 16 {
                 continue;
             }
-            let field = FieldColumns { null, ..FieldColumns::single(name.clone()) };
+            let field = FieldColumns { null: null.clone(), ..FieldColumns::single(name.clone()) };
             let Ok(source) = ParquetSource::new(files.clone(), index, &[field]) else { continue };
             for chunk in 0..source.chunks().len().min(8) {
                 drop(source.read_chunk(chunk));

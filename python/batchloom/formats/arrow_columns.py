@@ -158,7 +158,7 @@ class ColumnReader:
         Raises:
             DataError: There are some.
         """
-        lengths = ListOffsets(self._memory, [_with_offsets(chunk)], self._places.first).lengths
+        lengths = ListOffsets(self._memory, [chunk], self._places.first).lengths
         other = lengths != lengths[:1]
         if other.any():
             row = self._places.name(start + int(other.argmax()))
@@ -166,7 +166,7 @@ class ColumnReader:
 
     def _lists(self, name: str, chunks: list[Any], starts: list[int]) -> Any:
         """Return lists: in one dimension over their memory, in two dimensions as a copy."""
-        chunks = [_with_offsets(chunk) for chunk in chunks]
+        chunks = [chunk for chunk in chunks]
         offsets, inner = ListOffsets(self._memory, chunks, self._places.first), []
         for number, (chunk, start) in enumerate(zip(chunks, starts, strict=True)):
             first = int(offsets.firsts[number])
@@ -275,14 +275,6 @@ def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:
 def _find_row(offsets: ListOffsets, chunk: int, start: int, place: int) -> int:
     """Return the row that has an element of a chunk, which begins at a row."""
     return start + offsets.find_list(chunk, place)
-
-
-def _with_offsets(chunk: Any) -> Any:
-    """Return lists with offsets: views of lists are copied."""
-    kinds = pyarrow.types
-    if kinds.is_list_view(chunk.type) or kinds.is_large_list_view(chunk.type):
-        return chunk.cast(pyarrow.large_list(chunk.type.value_type))
-    return chunk
 
 
 def _shape_of_lists(name: str, below: Lists, ends: Array, places: Places) -> Shaped:

@@ -26,7 +26,7 @@ TEXTS = (
     types.is_fixed_size_binary,
 )
 _TIMES = (types.is_timestamp, types.is_duration, types.is_date, types.is_time)
-_LISTS = (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view)
+_LISTS = (types.is_list, types.is_large_list)
 
 
 @cache

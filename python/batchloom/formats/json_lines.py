@@ -19,11 +19,14 @@ from batchloom.dataset.map.chunk_dataset import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.cache import cache_folder
-from batchloom.formats.columns import choose_columns
+from batchloom.formats.columns import choose_columns, make_unknown_column_error
 from batchloom.formats.items import Lines, open_items
 from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
 from batchloom.formats.options import NAMES, OpenOptions
 from batchloom.formats.progress import ShownProgress
+
+# The largest number that a float holds without losing others beside it.
+MOST = 2**53
 
 
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
@@ -34,16 +37,23 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         DataError: A line is no object of JSON, lacks a key, or holds another kind of value than the first line.
     """
     opened = _native.JsonLines(list(files))
-    words = dict(opened.columns())
+    listed = opened.columns()
+    words = dict(listed)
     if options.fn is not None:
         if options.columns is not None:
             raise ArgumentError("columns and fn are both given; expected one: fn gets all keys of a line")
         return open_items(_lines(files, _parse_object), options)
-    chosen = choose_columns(list(words), options.columns, files[0])
+    chosen = choose_columns([name for name, _ in listed], options.columns, files[0])
     joined = next((name for name, column in chosen.items() if column.joined), None)
     if joined is not None:
         raise ArgumentError(f"columns[{joined!r}] joins keys, which lines of JSON do not; expected a list in each line")
     keys = {name: column.name for name, column in chosen.items()}
+    unknown = next((key for key in keys.values() if words[key] == "null"), None)
+    if unknown is not None:
+        raise DataError(
+            f"key {unknown!r} is null in the first line of {files[0]}; expected a value there, which tells its type: "
+            "another line first, or columns= without it"
+        )
     other = next((key for key in keys.values() if words[key] not in ("number", "list")), None)
     if other is not None:
         for name in ("memory", "chunks_open", "nulls"):
@@ -59,6 +69,11 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     if options.more:
         raise ArgumentError(f"{next(iter(options.more))} is given, which data in memory has; expected no such keyword")
     nulls = options.nulls or {}
+    for key, value in nulls.items():
+        if key not in words:
+            raise make_unknown_column_error(key, list(words), files[0])
+        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MOST:
+            raise ArgumentError(f"nulls has {value!r} for key {key!r}; expected a number of at most 2**53 in size")
     numbers = tuple((name, key, nulls.get(key)) for name, key in sorted(keys.items()))
     open_chunks = OpenJsonLines(tuple(files), numbers, kind == ROWS)
     are_lists = {name: words[key] == "list" for name, key in keys.items()}

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import batchloom._native as _native
+import numpy
 from batchloom.arguments import caller
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_dataset import window_size
@@ -23,7 +24,7 @@ from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFi
 from batchloom.formats.arrays import choose_for_kind
 from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyarrow
 from batchloom.formats.cache import cache_folder
-from batchloom.formats.columns import ChosenColumn
+from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
 from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
 from batchloom.formats.options import NAMES, OpenOptions
 from batchloom.formats.progress import ShownProgress
@@ -51,12 +52,15 @@ class ColumnOfFile(NamedTuple):
 
 
 class ChosenField(NamedTuple):
-    """A field: its name, its columns, whether they are joined, and the number in place of a null."""
+    """A field: its name, its columns, whether they are joined, and the bytes of an element in place of a null.
+
+    No bytes stand for lists without elements in place of lists that are null.
+    """
 
     name: str
     columns: list[str]
     joined: bool
-    null: float | None
+    null: bytes | None
 
 
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
@@ -68,9 +72,15 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         DTypeError: A column makes no tensor.
     """
     opened = _native.ParquetFiles(list(files))
-    columns = {column[0]: ColumnOfFile(*column) for column in opened.columns()}
-    chosen = choose_for_kind(list(columns), options, files[0])
+    if not sum(opened.rows()):
+        raise DataError(f"{files[0]} holds no row, nor does a file beside it; expected at least one")
+    listed = [ColumnOfFile(*column) for column in opened.columns()]
+    chosen = choose_for_kind([column.name for column in listed], options, files[0])
+    columns = {column.name: column for column in listed}
+    if options.columns is None:
+        opened.require_same_columns()
     used = {name for column in chosen.values() for name in column.names}
+    _require_nulls(options, columns, used, files[0])
     are_read_by_chunks = options.kind in (None, ROWS, SEQUENCES) and all(
         columns[name].word in (NUMBER, FIXED, LIST) for name in used
     )
@@ -117,13 +127,48 @@ def _choose_field(
     name: str, column: ChosenColumn, columns: Mapping[str, ColumnOfFile], options: OpenOptions
 ) -> ChosenField:
     nulls = options.nulls or {}
-    given = {nulls[each] for each in column.names if each in nulls}
+    given = {_element(name, nulls[name], columns[name]) for name in column.names if name in nulls}
     if len(given) > 1:
-        raise ArgumentError(f"nulls has {given} for columns of field {name}; expected one value for a field")
-    null = given.pop() if given else None
-    if null is not None and not isinstance(null, int | float):
-        raise ArgumentError(f"nulls has {null!r} for field {name}; expected a number in place of its nulls")
-    return ChosenField(name, list(column.names), column.joined, None if null is None else float(null))
+        raise ArgumentError(f"nulls has several values for the columns of field {name}; expected one for a field")
+    return ChosenField(name, list(column.names), column.joined, given.pop() if given else None)
+
+
+def _element(name: str, value: Any, column: ColumnOfFile) -> bytes:
+    """Return the bytes of an element that stands in place of nulls; none for lists without elements.
+
+    Raises:
+        ArgumentError: The column does not hold such a value.
+    """
+    if isinstance(value, list) and not value and column.word == LIST:
+        return b""
+    kind = numpy.dtype(column.dtype)
+    try:
+        element = numpy.array(value, kind)
+        fits = element.ndim == 0 and (kind.kind == "f" or bool(element == value))
+    except (OverflowError, TypeError, ValueError):
+        fits = False
+    if not fits:
+        of = "elements of lists" if column.word == LIST else "samples"
+        hint = ", or [] for lists that are null" if column.word == LIST else ""
+        raise ArgumentError(f"nulls has {value!r} for column {name!r}; expected a {column.dtype} for its {of}{hint}")
+    return element.tobytes()
+
+
+def _require_nulls(options: OpenOptions, columns: Mapping[str, ColumnOfFile], used: set[str], where: str) -> None:
+    """Refuse values in place of nulls of columns that are not there, and columns that no reader makes tensors of.
+
+    Raises:
+        ArgumentError: There is no such column.
+        DTypeError: A column is a map.
+    """
+    for name in options.nulls or {}:
+        if name not in columns:
+            raise make_unknown_column_error(name, list(columns), where)
+    for name in sorted(used):
+        if columns[name].reason == "a map":
+            raise DTypeError(
+                f"column {name!r} of {where} is a map, which makes no tensor; expected columns= without it"
+            )
 
 
 def _leave_out_attention(
@@ -162,14 +207,16 @@ def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reas
         if getattr(options, name) is not None:
             raise ArgumentError(f"{name} is given, and {files[0]} is read whole: {reason}; expected no {name}")
     require_pyarrow(files[0])
-    from pyarrow import ArrowInvalid, parquet
+    from pyarrow import parquet
 
     tables = []
     for file in files:
         try:
-            tables.append(hold_table(file, parquet.read_table(file, columns=sorted(names), memory_map=True)))
-        except (ArrowInvalid, OSError) as error:
-            raise DataError(f"{file} cannot be read: {error}") from error
-        except NotImplementedError as error:
-            raise DTypeError(f"{file} cannot be read: {error}") from error
+            stored = parquet.read_schema(file).names
+            # Columns of a struct are read with it: alone, they would lose its name.
+            roots = sorted({name if name in stored else name.partition(".")[0] for name in names})
+            tables.append(hold_table(file, parquet.read_table(file, columns=roots)))
+        except Exception as error:  # whatever pyarrow makes of a file that it does not read
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{file} cannot be read: {reason}; expected other columns=, or a whole file") from error
     return open_tables(tables, options)

@@ -402,3 +402,12 @@ def test_a_damaged_file_opens_or_is_a_typed_error(form, codec, tmp_path_factory,
     except bl.Error as error:
         batches = str(error)
     assert batches
+
+
+def test_views_of_lists_are_refused_by_name(tmp_path):
+    table = pyarrow.table({"m": pyarrow.array([[1], [2, 3]], pyarrow.list_view(pyarrow.int32())), "n": [1, 2]})
+    with pyarrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    with refused(bl.DTypeError, "'m'", str(tmp_path / "a.arrow")):
+        bl.open(tmp_path / "a.arrow")
+    assert [int(sample["n"]) for sample in bl.open(tmp_path / "a.arrow", columns=["n"])] == [1, 2]

@@ -133,6 +133,16 @@ def test_lines_that_make_no_samples_are_errors_that_name_them(tmp_path):
             bl.open(path)
     path.write_text('{"a": 1}\n{"a": null}\n')
     assert [sample["a"] for sample in bl.open(path, nulls={"a": 9})] == [1, 9]
+    for nulls in ({"a": []}, {"a": "x"}, {"a": 2**60}, {"b": 1}):
+        with refused(bl.ArgumentError, next(iter(nulls))):
+            bl.open(path, nulls=nulls)
+    path.write_text('{"a": null}\n{"a": 1}\n')
+    with refused(bl.DataError, "'a'", str(path), "first line"):
+        bl.open(path, nulls={"a": 0})
+    path.write_text('{"a": {"b": 1}, "a.b": 2}\n')
+    with refused(bl.DataError, "'a.b'", str(path), "twice"):
+        bl.open(path)
+    path.write_text('{"a": 1}\n')
     with refused(bl.ArgumentError, "b", str(path)):
         bl.open(path, columns=["b"])
     with refused(bl.ArgumentError, "columns", "fn"):

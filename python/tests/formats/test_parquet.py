@@ -181,8 +181,10 @@ def test_files_that_differ_are_refused_with_both_types(tmp_path):
     with refused(bl.DataError, str(tmp_path / "b.parquet"), str(tmp_path / "a.parquet"), "column x"):
         bl.open(tmp_path)
     pq.write_table(pa.table({"y": pa.array([1, 2], pa.int32())}), tmp_path / "b.parquet")
-    with refused(bl.DataError, str(tmp_path / "b.parquet"), "column x", "missing"):
+    with refused(bl.DataError, str(tmp_path / "b.parquet"), '"x"', "lacks"):
         bl.open(tmp_path)
+    with refused(bl.DataError, str(tmp_path / "b.parquet"), "column x", "missing"):
+        bl.open(tmp_path, columns=["x"])
 
 
 def test_lists_of_one_row_agree_in_length(tmp_path):
@@ -298,3 +300,121 @@ def test_ten_thousand_files_need_no_more_open_files_than_a_process_may_have(tmp_
     assert len(os.listdir("/proc/self/fd")) < 200 or not os.path.isdir("/proc/self/fd")
     seen = numpy.concatenate([batch["x"] for batch in bl.DataLoader(found, batch_size=50, shuffle=True)])
     assert sorted(seen.tolist()) == sorted([*range(300)] * 2)
+
+
+def test_files_have_their_columns_in_any_order(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2], "ids": [[1], [2, 3]], "y": [10.5, 20.5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"y": [30.5], "x": [3], "ids": [[4, 5]]}), tmp_path / "b.parquet")
+    found = [*bl.open(tmp_path)]
+    assert [(int(s["x"]), float(s["y"]), s["ids"].tolist()) for s in found] == [
+        (1, 10.5, [1]),
+        (2, 20.5, [2, 3]),
+        (3, 30.5, [4, 5]),
+    ]
+    pq.write_table(pa.table({"z": [7], "y": [30.5], "x": [3], "ids": [[4]]}), tmp_path / "b.parquet")
+    with refused(bl.DataError, str(tmp_path / "b.parquet"), "z", str(tmp_path / "a.parquet")):
+        bl.open(tmp_path)
+    assert [int(sample["x"]) for sample in bl.open(tmp_path, columns=["x"])] == [1, 2, 3]
+
+
+TIMES = [
+    pa.array([19_723, -1], pa.date32()),
+    pa.array([86_400_000, 0], pa.date64()),
+    *[pa.array([10**6, -5], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")],
+    *[pa.array([10**6, -5], pa.duration(unit)) for unit in ("s", "ms", "us", "ns")],
+    pa.array([1000, 5], pa.time32("s")),
+    pa.array([1000, 5], pa.time32("ms")),
+    pa.array([1000, 5], pa.time64("us")),
+    pa.array([1000, 5], pa.time64("ns")),
+    pa.array([[19_723], [1, 2]], pa.list_(pa.date32())),
+    pa.array([[3], [1, 2]], pa.list_(pa.duration("ms"))),
+]
+
+
+@pytest.mark.parametrize("times", TIMES, ids=lambda times: str(times.type))
+def test_times_are_nanoseconds_as_in_files_of_arrow(tmp_path, times):
+    table = pa.table({"t": times})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    found, expected = ([sample["t"] for sample in bl.open(tmp_path / name)] for name in ("a.parquet", "a.arrow"))
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == numpy.int64
+        assert numpy.array_equal(one, numpy.asarray(other))
+
+
+def test_times_that_nanoseconds_do_not_count_are_errors(tmp_path):
+    pq.write_table(pa.table({"t": pa.array([10**15], pa.timestamp("ms"))}), tmp_path / "a.parquet")
+    with refused(bl.DataError, str(tmp_path / "a.parquet"), "column t", str(10**15)):
+        list(bl.DataLoader(bl.open(tmp_path / "a.parquet"), batch_size=1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int8", 300), ("uint8", -1), ("int64", float("nan")), ("int64", 0.5), ("bool", 2), ("int64", 2**63),
+        ("int64", "0"), ("int64", []), ("int64", None), ("int64", [1]),
+    ],
+)  # fmt: skip
+def test_values_in_place_of_nulls_are_of_the_type_of_the_column(tmp_path, kind, value):
+    array = pa.array([None, True]) if kind == "bool" else pa.array([None, 1], kind)
+    pq.write_table(pa.table({"a": array}), tmp_path / "a.parquet")
+    with refused(bl.ArgumentError, "'a'", kind):
+        bl.open(tmp_path / "a.parquet", nulls={"a": value})
+
+
+def test_nulls_of_every_type_have_values(tmp_path):
+    columns = {
+        "half": (pa.array([1.5, None], pa.float16()), 2.5),
+        "single": (pa.array([1.5, None], pa.float32()), 0.1),
+        "whole": (pa.array([1, None], pa.int64()), 2**53 + 1),
+        "small": (pa.array([1, None], pa.int8()), -7),
+        "byte": (pa.array([1, None], pa.uint8()), 255),
+        "flag": (pa.array([True, None]), False),
+        "date": (pa.array([1, None], pa.date32()), 86_400_000_000_000),
+        "fixed": (pa.array([[1, 2], [None, 3]], pa.list_(pa.int16(), 2)), 9),
+    }
+    pq.write_table(pa.table({name: array for name, (array, _) in columns.items()}), tmp_path / "a.parquet")
+    found = bl.open(tmp_path / "a.parquet", nulls={name: null for name, (_, null) in columns.items()})[1]
+    assert found["half"] == 2.5
+    assert found["single"] == numpy.float32(0.1)
+    assert (found["whole"], found["small"], found["byte"]) == (2**53 + 1, -7, 255)
+    assert (bool(found["flag"]), found["date"], found["fixed"].tolist()) == (False, 86_400_000_000_000, [9, 3])
+    with refused(bl.ArgumentError, "'halve'", "half"):
+        bl.open(tmp_path / "a.parquet", nulls={"halve": 1})
+
+
+def test_lists_that_are_null_are_empty_where_that_is_said(tmp_path):
+    pq.write_table(pa.table({"ids": pa.array([[1], None, [], [2, 3]])}), tmp_path / "a.parquet", data_page_size=1)
+    with refused(bl.DataError, str(tmp_path / "a.parquet"), "column ids", "row 1", "[]"):
+        bl.open(tmp_path / "a.parquet")
+    found = bl.open(tmp_path / "a.parquet", nulls={"ids": []})
+    assert [sample["ids"].tolist() for sample in found] == [[1], [], [], [2, 3]]
+    assert found.lengths.tolist() == [1, 0, 0, 2]
+
+
+def test_names_that_collide_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with refused(bl.DataError, str(tmp_path / "a.parquet"), "'a'", "twice"):
+        bl.open(tmp_path / "a.parquet")
+
+
+def test_columns_of_structs_have_dotted_names_also_where_files_are_read_whole(tmp_path):
+    meta = pa.array([{"score": 1.5, "n": 1}, {"score": 2.5, "n": 2}])
+    pq.write_table(pa.table({"meta": meta, "text": ["a", "b"]}), tmp_path / "a.parquet")
+    assert list(bl.open(tmp_path / "a.parquet")[0]) == ["meta.score", "meta.n", "text"]
+    found = bl.open(tmp_path / "a.parquet", columns={"score": "meta.score", "text": "text"})
+    assert [(float(sample["score"]), sample["text"]) for sample in found] == [(1.5, "a"), (2.5, "b")]
+    assert list(bl.open(tmp_path / "a.parquet", columns=["meta.n"])[1]) == ["meta.n"]
+
+
+def test_maps_and_files_without_rows_are_refused_by_name(tmp_path):
+    maps = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"m": maps, "n": [1]}), tmp_path / "a.parquet")
+    with refused(bl.DTypeError, "'m'", str(tmp_path / "a.parquet"), "columns="):
+        bl.open(tmp_path / "a.parquet", columns=["m"])
+    assert [int(sample["n"]) for sample in bl.open(tmp_path / "a.parquet", columns=["n"])] == [1]
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "b.parquet")
+    with refused(bl.DataError, str(tmp_path / "b.parquet"), "no row"):
+        bl.open(tmp_path / "b.parquet")

@@ -101,6 +101,11 @@ impl Manifest {
         self.keep(folder)
     }
 
+    /// Removes the manifest of a conversion without files.
+    pub(super) fn remove(&self, folder: &Path) {
+        drop(fs::remove_file(folder.join(NAME)));
+    }
+
     fn keep(&self, folder: &Path) -> Result<()> {
         let part = folder.join(format!("{NAME}.part"));
         let path = folder.join(NAME);

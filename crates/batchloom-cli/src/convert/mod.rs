@@ -85,7 +85,15 @@ pub(crate) fn convert(conversion: &Conversion<'_>) -> Result<Manifest> {
         let held = buckets.gather(file, (rows - file * per_file).min(per_file))?;
         let name = format!("part-{file:05}.{}", conversion.target.suffix());
         let part = conversion.folder.join(format!("{name}.part"));
-        conversion.target.write(&part, &held).with_context(|| part.display().to_string())?;
+        if let Err(error) = conversion.target.write(&part, &held) {
+            // Rows that the format does not hold: nothing is left of a conversion without files.
+            drop(fs::remove_file(&part));
+            if manifest.files.is_empty() {
+                buckets.remove();
+                manifest.remove(conversion.folder);
+            }
+            return Err(error.context(part.display().to_string()));
+        }
         let path = conversion.folder.join(&name);
         let written = WrittenFile::of(name, held.count() as u64, &part)?;
         fs::rename(&part, &path).with_context(|| path.display().to_string())?;

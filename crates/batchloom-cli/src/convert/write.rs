@@ -1,6 +1,6 @@
 //! `Target`: the format of files that are written, one function for each.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::Field;
 use batchloom::DType;
 use safetensors::Dtype;
-use safetensors::tensor::{TensorView, serialize_to_file};
+use safetensors::tensor::{TensorView, serialize};
 
 use super::rows::{Column, Rows};
 
@@ -194,7 +194,7 @@ fn write_safetensors(path: &Path, rows: &Rows) -> Result<()> {
         let (name, shape, dtype) = tensor(column)?;
         views.push((name, TensorView::new(dtype, shape, &column.values)?));
     }
-    Ok(serialize_to_file(views, None, path)?)
+    Ok(fs::write(path, serialize(views, None)?)?)
 }
 
 fn write_tokens(path: &Path, column: &Column, rows: usize, width: usize, end: Option<u32>) -> Result<()> {

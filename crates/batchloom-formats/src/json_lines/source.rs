@@ -38,7 +38,9 @@ pub enum JsonWord {
     List,
     /// A text.
     Text,
-    /// Something else: null, or a list of something else.
+    /// Null, which tells no type.
+    Null,
+    /// Something else: a list of something else.
     Other,
 }
 
@@ -168,6 +170,7 @@ fn add_columns(
             }
             value if is_number(value) => JsonWord::Number,
             Value::String(_) => JsonWord::Text,
+            Value::Null => JsonWord::Null,
             Value::Array(elements)
                 if elements.iter().all(|element| is_number(element) || element.is_null()) =>
             {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
+use arrow_ipc::convert::try_schema_from_ipc_buffer;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use batchloom::DType;
@@ -15,6 +16,7 @@ use parquet::file::metadata::FileMetaData;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 
 use crate::error::{FormatError, FormatErrorKind, Result};
+use crate::guard::catch_panic;
 
 /// The key of the metadata in which writers keep the schema of Arrow.
 const ARROW_SCHEMA: &str = "ARROW:schema";
@@ -28,6 +30,8 @@ pub struct ColumnInfo {
     pub layout: std::result::Result<ColumnLayout, String>,
     /// The number of the column among those that hold values.
     pub(crate) leaf: usize,
+    /// True if elements are times, counted in nanoseconds.
+    pub(crate) is_time: bool,
     /// True if a sample is stored as a list.
     pub(crate) is_list: bool,
     /// The conversion of stored values into elements.
@@ -80,15 +84,22 @@ pub(crate) enum Conversion {
     Same,
     /// The low bytes of each value: integers of 8 and 16 bits are stored in 32.
     Narrow(usize),
-    /// Values are multiplied: timestamps become nanoseconds.
+    /// Integers of 64 bits are multiplied: times become nanoseconds.
     Times(i64),
+    /// Integers of 32 bits are multiplied, and have 64 then: dates become nanoseconds.
+    Widen(i64),
 }
 
 /// The columns of a file, in its order.
 pub(crate) fn list_columns(metadata: &FileMetaData) -> Vec<ColumnInfo> {
-    let fixed = fixed_lists(metadata);
+    let hints = arrow_hints(metadata);
     let schema = metadata.schema_descr();
-    (0..schema.num_columns()).map(|leaf| describe_column(schema, leaf, &fixed)).collect()
+    let mut columns: Vec<ColumnInfo> =
+        (0..schema.num_columns()).map(|leaf| describe_column(schema, leaf, &hints)).collect();
+    // A map or a list of structs has values in several places, and one name.
+    columns
+        .dedup_by(|next, before| next.layout.is_err() && before.layout.is_err() && next.name == before.name);
+    columns
 }
 
 /// The columns of several files, which have to be the same by name.
@@ -101,6 +112,7 @@ pub(crate) fn require_alike(
     chosen: &[String],
 ) -> Result<()> {
     let describe = |column: &ColumnInfo| match &column.layout {
+        Ok(layout) if column.is_time => format!("{layout} of time"),
         Ok(layout) => layout.to_string(),
         Err(reason) => reason.clone(),
     };
@@ -148,19 +160,23 @@ fn path_to<'a>(schema: &'a SchemaDescriptor, column: &ColumnDescriptor) -> Vec<&
     path
 }
 
-fn describe_column(schema: &SchemaDescriptor, leaf: usize, fixed: &HashMap<String, usize>) -> ColumnInfo {
+fn describe_column(schema: &SchemaDescriptor, leaf: usize, hints: &ArrowHints) -> ColumnInfo {
     let column = schema.column(leaf);
     let path = path_to(schema, &column);
     let repeated = path.iter().position(|node| is_repeated(node));
     let names: Vec<_> = path.iter().map(|node| node.name()).collect();
     // The list that a repeated node belongs to names the column.
+    let map = path.iter().position(|node| is_map(node));
     let named = match repeated {
+        Some(place) if map.is_some_and(|map| map < place) => map.map_or(place, |map| map + 1),
         Some(place) if place > 0 && is_list(path[place - 1]) => place,
         Some(place) => place + 1,
         None => names.len(),
     };
     let name = names[..named].join(".");
-    let (elements, conversion) = element_type(&column);
+    let (elements, stored) = element_type(&column);
+    let conversion =
+        hints.durations.get(&name).copied().filter(|_| stored == Conversion::Same).unwrap_or(stored);
     let layout = elements.and_then(|elements| match (repeated, elements) {
         _ if column.max_rep_level() > 1 => Err("lists of lists".to_owned()),
         (Some(place), _) if path.iter().take(place).any(|node| is_map(node)) => Err("a map".to_owned()),
@@ -169,7 +185,7 @@ fn describe_column(schema: &SchemaDescriptor, leaf: usize, fixed: &HashMap<Strin
         {
             Err("lists of structs".to_owned())
         }
-        (Some(_), Elements::Numbers(dtype)) => match fixed.get(&name) {
+        (Some(_), Elements::Numbers(dtype)) => match hints.extents.get(&name) {
             Some(&extent) => Ok(ColumnLayout::Fixed(dtype, extent)),
             None => Ok(ColumnLayout::List(dtype)),
         },
@@ -179,7 +195,8 @@ fn describe_column(schema: &SchemaDescriptor, leaf: usize, fixed: &HashMap<Strin
         (None, Elements::Text) => Ok(ColumnLayout::Text),
         (None, Elements::Binary) => Ok(ColumnLayout::Binary),
     });
-    ColumnInfo { name, layout, leaf, is_list: repeated.is_some(), conversion }
+    let has_times = is_time(&column) || hints.durations.contains_key(&name);
+    ColumnInfo { name, layout, leaf, is_time: has_times, is_list: repeated.is_some(), conversion }
 }
 
 fn is_repeated(node: &Type) -> bool {
@@ -221,6 +238,9 @@ fn element_type(column: &ColumnDescriptor) -> (std::result::Result<Elements, Str
         (Physical::BOOLEAN, _) => numbers(DType::Bool),
         (Physical::FLOAT, _) => numbers(DType::F32),
         (Physical::DOUBLE, _) => numbers(DType::F64),
+        (Physical::INT32, _) if is_time(column) => {
+            (Ok(Elements::Numbers(DType::I64)), Conversion::Widen(factor_of(column)))
+        }
         (Physical::INT32, Some((8, true))) => narrow(DType::I8),
         (Physical::INT32, Some((16, true))) => narrow(DType::I16),
         (Physical::INT32, Some((8, false))) => narrow(DType::U8),
@@ -228,7 +248,7 @@ fn element_type(column: &ColumnDescriptor) -> (std::result::Result<Elements, Str
         (Physical::INT32, Some((_, false))) => numbers(DType::U32),
         (Physical::INT32, _) => numbers(DType::I32),
         (Physical::INT64, Some((_, false))) => numbers(DType::U64),
-        (Physical::INT64, _) => (Ok(Elements::Numbers(DType::I64)), timestamp_of(column)),
+        (Physical::INT64, _) => (Ok(Elements::Numbers(DType::I64)), times_of(column)),
         (Physical::INT96, _) => refused("timestamps of 96 bits"),
         (Physical::FIXED_LEN_BYTE_ARRAY, _) if matches!(logical, Some(LogicalType::Float16)) => {
             numbers(DType::F16)
@@ -263,44 +283,97 @@ fn integer_of(column: &ColumnDescriptor) -> Option<(i8, bool)> {
     }
 }
 
-/// The factor that makes timestamps nanoseconds.
-fn timestamp_of(column: &ColumnDescriptor) -> Conversion {
-    let unit = match (column.logical_type_ref(), column.converted_type()) {
-        (Some(LogicalType::Timestamp(timestamp)), _) => timestamp.unit,
-        (_, ConvertedType::TIMESTAMP_MILLIS) => TimeUnit::MILLIS,
-        (_, ConvertedType::TIMESTAMP_MICROS) => TimeUnit::MICROS,
-        _ => TimeUnit::NANOS,
+/// Returns true if a column holds times: dates, times of day, or timestamps.
+fn is_time(column: &ColumnDescriptor) -> bool {
+    let by_logical = matches!(
+        column.logical_type_ref(),
+        Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_))
+    );
+    by_logical
+        || matches!(
+            column.converted_type(),
+            ConvertedType::DATE
+                | ConvertedType::TIME_MILLIS
+                | ConvertedType::TIME_MICROS
+                | ConvertedType::TIMESTAMP_MILLIS
+                | ConvertedType::TIMESTAMP_MICROS
+        )
+}
+
+/// The nanoseconds of a day.
+const DAY: i64 = 86_400_000_000_000;
+
+/// The factor that makes times of a column nanoseconds; 1 for numbers that are no times.
+fn factor_of(column: &ColumnDescriptor) -> i64 {
+    let of_unit = |unit: TimeUnit| match unit {
+        TimeUnit::MILLIS => 1_000_000,
+        TimeUnit::MICROS => 1000,
+        TimeUnit::NANOS => 1,
     };
-    match unit {
-        TimeUnit::MILLIS => Conversion::Times(1_000_000),
-        TimeUnit::MICROS => Conversion::Times(1000),
-        TimeUnit::NANOS => Conversion::Same,
+    match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Date), _) | (_, ConvertedType::DATE) => DAY,
+        (Some(LogicalType::Timestamp(time)), _) => of_unit(time.unit),
+        (Some(LogicalType::Time(time)), _) => of_unit(time.unit),
+        (_, ConvertedType::TIME_MILLIS | ConvertedType::TIMESTAMP_MILLIS) => 1_000_000,
+        (_, ConvertedType::TIME_MICROS | ConvertedType::TIMESTAMP_MICROS) => 1000,
+        _ => 1,
     }
 }
 
-/// The lengths of the lists that all have one, by name. Parquet has no such type; writers keep the schema of Arrow, which
-/// does.
-fn fixed_lists(metadata: &FileMetaData) -> HashMap<String, usize> {
-    let mut found = HashMap::new();
+/// The change of integers of 64 bits: times become nanoseconds.
+fn times_of(column: &ColumnDescriptor) -> Conversion {
+    match factor_of(column) {
+        1 => Conversion::Same,
+        factor => Conversion::Times(factor),
+    }
+}
+
+/// The facts about columns that only the schema of Arrow has, by name. Writers keep it beside the schema of Parquet.
+#[derive(Debug, Default)]
+struct ArrowHints {
+    /// The number of elements of lists that all have one.
+    extents: HashMap<String, usize>,
+    /// The change of durations, which become nanoseconds.
+    durations: HashMap<String, Conversion>,
+}
+
+fn arrow_hints(metadata: &FileMetaData) -> ArrowHints {
+    let mut hints = ArrowHints::default();
     let pairs = metadata.key_value_metadata().into_iter().flatten();
     let text = pairs.filter(|pair| pair.key == ARROW_SCHEMA).find_map(|pair| pair.value.as_ref());
     let bytes = text.and_then(|text| BASE64_STANDARD.decode(text).ok());
-    let schema = bytes.and_then(|bytes| arrow_ipc::convert::try_schema_from_ipc_buffer(&bytes).ok());
+    // What another library does not parse gives no hints.
+    let schema = bytes.and_then(|bytes| catch_panic(|| try_schema_from_ipc_buffer(&bytes)).ok()?.ok());
     if let Some(schema) = schema {
-        add_fixed(schema.fields(), "", &mut found);
+        add_hints(schema.fields(), "", &mut hints);
     }
-    found
+    hints
 }
 
-fn add_fixed(fields: &arrow_schema::Fields, before: &str, found: &mut HashMap<String, usize>) {
+fn add_hints(fields: &arrow_schema::Fields, before: &str, hints: &mut ArrowHints) {
+    use arrow_schema::DataType;
     for field in fields {
         let name = format!("{before}{}", field.name());
-        match field.data_type() {
-            arrow_schema::DataType::FixedSizeList(_, extent) => {
-                found.insert(name, usize::try_from(*extent).unwrap_or(0));
+        let elements = match field.data_type() {
+            DataType::Struct(fields) => {
+                add_hints(fields, &format!("{name}."), hints);
+                continue;
             }
-            arrow_schema::DataType::Struct(fields) => add_fixed(fields, &format!("{name}."), found),
-            _ => {}
+            DataType::FixedSizeList(inner, extent) => {
+                hints.extents.insert(name.clone(), usize::try_from(*extent).unwrap_or(0));
+                inner.data_type()
+            }
+            DataType::List(inner) | DataType::LargeList(inner) => inner.data_type(),
+            other => other,
+        };
+        if let DataType::Duration(unit) = elements {
+            let conversion = match unit {
+                arrow_schema::TimeUnit::Second => Conversion::Times(1_000_000_000),
+                arrow_schema::TimeUnit::Millisecond => Conversion::Times(1_000_000),
+                arrow_schema::TimeUnit::Microsecond => Conversion::Times(1000),
+                arrow_schema::TimeUnit::Nanosecond => Conversion::Same,
+            };
+            hints.durations.insert(name, conversion);
         }
     }
 }

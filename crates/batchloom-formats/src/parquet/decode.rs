@@ -128,6 +128,8 @@ pub(crate) struct RowDecoder<'a> {
     stored: Option<Stored>,
     /// The value of an element that is null.
     fill: Option<&'a [u8]>,
+    /// True if a list that is null has no elements, and is none otherwise.
+    has_empty_lists: bool,
     dictionary: Vec<u8>,
     rows: DecodedRows,
 }
@@ -135,7 +137,13 @@ pub(crate) struct RowDecoder<'a> {
 impl<'a> RowDecoder<'a> {
     /// A decoder of values, or of levels alone.
     pub(crate) fn new(column: &'a ColumnDescriptor, stored: Option<Stored>, fill: Option<&'a [u8]>) -> Self {
-        Self { column, stored, fill, dictionary: Vec::new(), rows: DecodedRows::default() }
+        let (dictionary, rows) = (Vec::new(), DecodedRows::default());
+        Self { column, stored, fill, has_empty_lists: false, dictionary, rows }
+    }
+
+    /// The same decoder, to which lists that are null have no elements if `are_empty` is true.
+    pub(crate) fn with_empty_lists(self, are_empty: bool) -> Self {
+        Self { has_empty_lists: are_empty, ..self }
     }
 
     /// The same decoder, with room for so many values.
@@ -218,7 +226,7 @@ impl<'a> RowDecoder<'a> {
             }
             if is_list && level < least {
                 // One less is a list without elements, anything lower no list at all.
-                if level + 1 < least {
+                if level + 1 < least && !self.has_empty_lists {
                     return Err(WrongRows::Null(self.rows.starts.len().saturating_sub(1)));
                 }
                 continue;
@@ -250,25 +258,26 @@ pub(crate) fn decode_any(
     column: &ColumnDescPtr,
     pages: Box<dyn PageReader>,
     fill: Option<&[u8]>,
+    has_empty_lists: bool,
 ) -> Result<DecodedRows, WrongRows> {
     match column.physical_type() {
-        Physical::BOOLEAN => {
-            decode_by::<BoolType>(column, pages, fill, |value, out| out.push(u8::from(*value)))
-        }
-        Physical::INT32 => decode_by::<Int32Type>(column, pages, fill, |value, out| {
+        Physical::BOOLEAN => decode_by::<BoolType>(column, pages, (fill, has_empty_lists), |value, out| {
+            out.push(u8::from(*value))
+        }),
+        Physical::INT32 => decode_by::<Int32Type>(column, pages, (fill, has_empty_lists), |value, out| {
             out.extend_from_slice(&value.to_le_bytes())
         }),
-        Physical::INT64 => decode_by::<Int64Type>(column, pages, fill, |value, out| {
+        Physical::INT64 => decode_by::<Int64Type>(column, pages, (fill, has_empty_lists), |value, out| {
             out.extend_from_slice(&value.to_le_bytes())
         }),
-        Physical::FLOAT => decode_by::<FloatType>(column, pages, fill, |value, out| {
+        Physical::FLOAT => decode_by::<FloatType>(column, pages, (fill, has_empty_lists), |value, out| {
             out.extend_from_slice(&value.to_le_bytes())
         }),
-        Physical::DOUBLE => decode_by::<DoubleType>(column, pages, fill, |value, out| {
+        Physical::DOUBLE => decode_by::<DoubleType>(column, pages, (fill, has_empty_lists), |value, out| {
             out.extend_from_slice(&value.to_le_bytes())
         }),
         Physical::FIXED_LEN_BYTE_ARRAY => {
-            decode_by::<FixedLenByteArrayType>(column, pages, fill, |value, out| {
+            decode_by::<FixedLenByteArrayType>(column, pages, (fill, has_empty_lists), |value, out| {
                 out.extend_from_slice(value.data())
             })
         }
@@ -279,7 +288,7 @@ pub(crate) fn decode_any(
 fn decode_by<T: DataType>(
     column: &ColumnDescPtr,
     pages: Box<dyn PageReader>,
-    fill: Option<&[u8]>,
+    (fill, has_empty_lists): (Option<&[u8]>, bool),
     write: impl Fn(&T::T, &mut Vec<u8>),
 ) -> Result<DecodedRows, WrongRows> {
     let mut reader = ColumnReaderImpl::<T>::new(column.clone(), pages);
@@ -292,7 +301,7 @@ fn decode_by<T: DataType>(
         }
     }
     let stored = stored_as(column);
-    let mut decoder = RowDecoder::new(column, stored, fill);
+    let mut decoder = RowDecoder::new(column, stored, fill).with_empty_lists(has_empty_lists);
     let narrow = |levels: &[i16]| levels.iter().map(|level| level.to_le_bytes()[0]).collect::<Vec<_>>();
     let mut bytes = Vec::new();
     values.iter().for_each(|value| write(value, &mut bytes));

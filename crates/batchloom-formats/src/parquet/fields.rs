@@ -8,27 +8,43 @@ use super::columns::{ColumnInfo, ColumnLayout, Conversion};
 use super::decode::DecodedRows;
 use crate::buffers::Buffers;
 
-/// A number as a column stores it, in place of a null.
-pub(super) fn stored_null(null: f64, info: &ColumnInfo) -> Option<Vec<u8>> {
-    let dtype = info.layout.as_ref().ok()?.dtype();
-    #[expect(clippy::cast_possible_truncation, reason = "numbers of users that fit are whole")]
-    let whole = null as i64;
-    Some(match dtype {
-        DType::F32 => {
-            #[expect(clippy::cast_possible_truncation, reason = "the type of the column")]
-            let value = null as f32;
-            value.to_le_bytes().to_vec()
+/// What stands in place of nulls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Null {
+    /// An element, as its bytes: a number in place of each null.
+    Element(Vec<u8>),
+    /// A list without elements in place of each list that is null.
+    EmptyList,
+}
+
+/// An element in place of nulls, as a column stores it.
+///
+/// # Errors
+/// It has another number of bytes, or is a time that the column cannot store.
+pub(super) fn stored_null(null: &[u8], info: &ColumnInfo) -> Result<Vec<u8>, String> {
+    let size = info.layout.clone()?.dtype().size();
+    if null.len() != size {
+        return Err(format!("an element in place of nulls has {} bytes; expected {size}", null.len()));
+    }
+    let time = |factor: i64| {
+        let nanoseconds = null.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+        let is_whole = nanoseconds % factor == 0;
+        let stored = is_whole.then(|| nanoseconds / factor);
+        stored.ok_or_else(|| format!("nulls= has {nanoseconds} ns; expected a multiple of {factor} ns"))
+    };
+    Ok(match info.conversion {
+        Conversion::Same => null.to_vec(),
+        // The bytes behind are left out again.
+        Conversion::Narrow(_) => [null, &[0; 4]].concat()[..4].to_vec(),
+        Conversion::Times(factor) => time(factor)?.to_le_bytes().to_vec(),
+        Conversion::Widen(factor) => {
+            let stored = i32::try_from(time(factor)?);
+            stored
+                .map_err(|_| "nulls= has a time that the column cannot store".to_owned())?
+                .to_le_bytes()
+                .to_vec()
         }
-        DType::F64 => null.to_le_bytes().to_vec(),
-        DType::Bool => vec![u8::from(null != 0.0)],
-        DType::I64 | DType::U64 => match info.conversion {
-            Conversion::Times(factor) => (whole / factor).to_le_bytes().to_vec(),
-            _ => whole.to_le_bytes().to_vec(),
-        },
-        DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
-            whole.to_le_bytes()[..4].to_vec()
-        }
-        _ => return None,
     })
 }
 
@@ -65,7 +81,7 @@ pub(super) fn field_of(
         return Err(cut());
     }
     let values = buffers.share(decoded.values).slice(bytes.0..bytes.1);
-    let values = convert(values, info.conversion);
+    let values = convert(values, info.conversion)?;
     let tensor =
         |shape: &[usize]| Tensor::from_bytes(values.clone(), dtype, shape).map_err(|error| error.to_string());
     match (layout, offsets) {
@@ -94,28 +110,39 @@ pub(super) fn field_of(
 /// The bytes of a stored element.
 fn stored_width(info: &ColumnInfo, dtype: DType) -> usize {
     match (info.conversion, &info.layout) {
-        (Conversion::Narrow(_), _) => 4,
+        (Conversion::Narrow(_) | Conversion::Widen(_), _) => 4,
         (_, Ok(ColumnLayout::Fixed(DType::U8, extent))) if !info.is_list => *extent,
         _ => dtype.size(),
     }
 }
 
 /// Stored values as elements.
-fn convert(values: Bytes, conversion: Conversion) -> Bytes {
+///
+/// # Errors
+/// A time is more nanoseconds than 64 bits count.
+fn convert(values: Bytes, conversion: Conversion) -> Result<Bytes, String> {
+    let time = |value: i64, factor: i64| {
+        let nanoseconds = value.checked_mul(factor);
+        nanoseconds.ok_or_else(|| format!("a time is {value} times {factor} ns, more than 64 bits count"))
+    };
+    let mut converted = Vec::new();
     match conversion {
-        Conversion::Same => values,
+        Conversion::Same => return Ok(values),
         Conversion::Narrow(width) => {
-            values.chunks_exact(4).flat_map(|value| &value[..width]).copied().collect::<Vec<_>>().into()
+            converted.extend(values.as_chunks::<4>().0.iter().flat_map(|value| &value[..width]));
         }
         Conversion::Times(factor) => {
-            let times = |value: &[u8]| {
-                let mut bytes = [0; 8];
-                bytes.copy_from_slice(value);
-                i64::from_le_bytes(bytes).wrapping_mul(factor).to_le_bytes()
-            };
-            values.chunks_exact(8).flat_map(times).collect::<Vec<_>>().into()
+            for &value in values.as_chunks().0 {
+                converted.extend_from_slice(&time(i64::from_le_bytes(value), factor)?.to_le_bytes());
+            }
+        }
+        Conversion::Widen(factor) => {
+            for &value in values.as_chunks().0 {
+                converted.extend_from_slice(&time(i32::from_le_bytes(value).into(), factor)?.to_le_bytes());
+            }
         }
     }
+    Ok(converted.into())
 }
 
 /// The rows that are written at a time, so that what is written stays in the cache.

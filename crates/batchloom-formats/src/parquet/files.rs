@@ -77,6 +77,34 @@ impl ParquetFiles {
         })
     }
 
+    /// Refuses files with other columns than the first one.
+    ///
+    /// # Errors
+    /// A file has a column more or less; the error names both files.
+    pub fn require_same_columns(&self) -> Result<()> {
+        let first = &self.files[0];
+        for other in &self.files[1..] {
+            let differs = |one: &ParquetFile, two: &ParquetFile| {
+                let missing = one.columns.iter().find(|column| two.column(&column.name).is_none());
+                missing.map(|column| column.name.clone())
+            };
+            let expected = |has: &str, name: String| {
+                let reason = format!(
+                    "it {has} column {name:?}, other than {}; expected the same columns, or columns=",
+                    first.file.path().display()
+                );
+                FormatError::data(other.file.path(), reason)
+            };
+            if let Some(name) = differs(first, other) {
+                return Err(expected("lacks", name));
+            }
+            if let Some(name) = differs(other, first) {
+                return Err(expected("has", name));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn files(&self) -> &[ParquetFile] {
         &self.files
     }
@@ -91,6 +119,14 @@ impl ParquetFiles {
         let find = |name: &String| {
             let place = first.columns.iter().position(|column| column.name == *name);
             let place = place.ok_or_else(|| missing(path, name, &first.columns))?;
+            if self
+                .files
+                .iter()
+                .any(|file| file.columns.iter().filter(|column| column.name == *name).count() > 1)
+            {
+                let reason = "there are several columns of this name; expected every name once";
+                return Err(FormatError::data(path, reason).of_column(name));
+            }
             match &first.columns[place].layout {
                 Ok(_) => Ok(place),
                 Err(reason) => {
@@ -109,6 +145,11 @@ impl ParquetFiles {
 }
 
 impl ParquetFile {
+    /// A column by its name: files may have their columns in any order.
+    pub(crate) fn column(&self, name: &str) -> Option<&ColumnInfo> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
     fn open(path: &Path, stays_open: bool) -> Result<Self> {
         let file = Arc::new(DataFile::open(path, stays_open)?);
         let read = catch_panic(|| {

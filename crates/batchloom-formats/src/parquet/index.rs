@@ -11,10 +11,11 @@ use std::path::Path;
 
 use parquet::basic::Compression;
 
-use super::columns::ColumnLayout;
+use super::columns::{ColumnInfo, ColumnLayout};
+use super::fields::Null;
 use super::files::{ParquetFile, ParquetFiles};
 use super::pages::{ColumnPages, PagePlace};
-use super::scan::{ScannedGroup, scan_column};
+use super::scan::{AllowedNulls, ScannedGroup, scan_column};
 use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
 use crate::kept_index::{KeptIndex, Numbers, append_list};
@@ -50,18 +51,18 @@ impl ParquetIndex {
     /// index is not made.
     ///
     /// # Errors
-    /// A column is missing, differs between files or makes no tensor; a row is null (unless `allows_null` is true in its
-    /// place, and it is no list); lists of one row differ in length; a file is damaged or was changed.
+    /// A column is missing, differs between files or makes no tensor; a row is null, unless `nulls` has something for it in the place of its
+    /// column; lists of one row differ in length; a file is damaged or was changed.
     pub fn make(
         files: &ParquetFiles,
         names: &[String],
-        allows_null: &[bool],
+        nulls: &[Option<Null>],
         cache: Option<&Path>,
         progress: Progress<'_>,
     ) -> Result<Self> {
         let columns = files.choose(names)?;
-        let allows_null = allows_null.iter().copied().chain(std::iter::repeat(false));
-        let chosen: Vec<_> = columns.iter().copied().zip(allows_null).collect();
+        let allowed = nulls.iter().map(AllowedNulls::of).chain(std::iter::repeat(AllowedNulls::default()));
+        let chosen: Vec<Chosen<'_>> = names.iter().map(String::as_str).zip(allowed).collect();
         for file in files.files() {
             require_values(file, &chosen)?;
         }
@@ -94,7 +95,7 @@ impl ParquetIndex {
         for file in missing.chunk_by(|one, other| one.0 == other.0).map(|run| run[0].0) {
             kept[file].store(&encode(&scanned[file]));
         }
-        let has_lists = columns.iter().any(|&place| is_list(&files.files()[0], place));
+        let has_lists = columns.iter().any(|&place| is_list(&files.columns()[place]));
         Ok(Self::join(files, columns, scanned, has_lists))
     }
 
@@ -133,16 +134,19 @@ impl ParquetIndex {
     }
 }
 
-fn is_list(file: &ParquetFile, place: usize) -> bool {
-    matches!(file.columns[place].layout, Ok(ColumnLayout::List(_)))
+/// The name of a column, and the nulls that it may have.
+type Chosen<'a> = (&'a str, AllowedNulls);
+
+fn is_list(column: &ColumnInfo) -> bool {
+    matches!(column.layout, Ok(ColumnLayout::List(_)))
 }
 
 /// Refuses columns that another reader has to read, and columns without lists that have nulls, by the footer.
-fn require_values(file: &ParquetFile, chosen: &[(usize, bool)]) -> Result<()> {
+fn require_values(file: &ParquetFile, chosen: &[Chosen<'_>]) -> Result<()> {
     let mut first_row = 0;
     for group in file.metadata.row_groups() {
-        for &(place, allows_null) in chosen {
-            let column = &file.columns[place];
+        for &(name, allowed) in chosen {
+            let Some(column) = file.column(name) else { continue };
             let compression = group.column(column.leaf).compression();
             if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
                 let reason = format!("it is compressed by {compression}, which is not read here");
@@ -151,7 +155,7 @@ fn require_values(file: &ParquetFile, chosen: &[(usize, bool)]) -> Result<()> {
             }
             let statistics = group.column(column.leaf).statistics();
             let nulls = statistics.and_then(|statistics| statistics.null_count_opt()).unwrap_or(0);
-            if nulls > 0 && !allows_null && !is_list(file, place) {
+            if nulls > 0 && !allowed.elements && !is_list(column) {
                 let last = first_row + group.num_rows() - 1;
                 let reason = format!(
                     "{nulls} of the rows {first_row} to {last} are null; expected a value in each, or nulls= with a value for it"
@@ -167,7 +171,7 @@ fn require_values(file: &ParquetFile, chosen: &[(usize, bool)]) -> Result<()> {
 /// Looks at some row groups, each given by its file and its number there.
 fn scan_all(
     files: &ParquetFiles,
-    chosen: &[(usize, bool)],
+    chosen: &[Chosen<'_>],
     groups: &[(usize, usize)],
     progress: Progress<'_>,
 ) -> Result<Vec<ScannedGroup>> {
@@ -225,19 +229,21 @@ fn decode(bytes: &[u8], groups: usize, columns: usize) -> Option<Vec<ScannedGrou
 /// The bytes of a page in a kept index.
 const PAGE_BYTES: usize = 17;
 
-fn scan_group(file: &ParquetFile, group: usize, chosen: &[(usize, bool)]) -> Result<ScannedGroup> {
+fn scan_group(file: &ParquetFile, group: usize, chosen: &[Chosen<'_>]) -> Result<ScannedGroup> {
     let metadata = file.metadata.row_group(group);
     let first_row: i64 = file.metadata.row_groups()[..group].iter().map(|group| group.num_rows()).sum();
     let mut lists: Option<(&str, Vec<u32>)> = None;
     let mut pages = Vec::with_capacity(chosen.len());
-    for &(place, allows_null) in chosen {
-        let column = &file.columns[place];
+    for &(name, allowed) in chosen {
+        // All files were compared by name.
+        let missing = || FormatError::data(file.file.path(), "it is missing").of_column(name);
+        let column = file.column(name).ok_or_else(missing)?;
         let mut lengths = Vec::new();
         let extent = match column.layout {
             Ok(ColumnLayout::Fixed(_, extent)) if column.is_list => Some(extent),
             _ => None,
         };
-        let found = scan_column(&file.file, metadata, column.leaf, extent, allows_null, &mut lengths);
+        let found = scan_column(&file.file, metadata, column.leaf, extent, allowed, first_row, &mut lengths);
         pages.push(found.map_err(|error| error.of_column(&column.name))?);
         if let Ok(ColumnLayout::Fixed(_, extent)) = column.layout
             && let Some(row) = lengths.iter().position(|&length| length as usize != extent)
@@ -249,7 +255,7 @@ fn scan_group(file: &ParquetFile, group: usize, chosen: &[(usize, bool)]) -> Res
             );
             return Err(FormatError::data(file.file.path(), reason).of_column(&column.name));
         }
-        if !is_list(file, place) {
+        if !is_list(column) {
             continue;
         }
         match &lists {

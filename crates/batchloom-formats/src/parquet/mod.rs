@@ -17,6 +17,7 @@ mod source;
 mod values;
 
 pub use columns::{ColumnInfo, ColumnLayout};
+pub use fields::Null;
 pub use files::ParquetFiles;
 pub use index::ParquetIndex;
 pub use source::{FieldColumns, ParquetSource};

@@ -15,6 +15,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::decode::{RowDecoder, WrongRows};
+use super::fields::Null;
 use super::pages::{ColumnPages, PagePlace, damaged};
 use crate::error::{FormatError, Result};
 use crate::file::DataFile;
@@ -68,6 +69,24 @@ impl Read for ReadFrom {
     }
 }
 
+/// The nulls that a column may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct AllowedNulls {
+    pub(crate) elements: bool,
+    pub(crate) lists: bool,
+}
+
+impl AllowedNulls {
+    /// The nulls in whose place something stands.
+    pub(crate) fn of(null: &Option<Null>) -> Self {
+        match null {
+            None => Self::default(),
+            Some(Null::EmptyList) => Self { elements: false, lists: true },
+            Some(_) => Self { elements: true, lists: false },
+        }
+    }
+}
+
 /// The pages of the columns of a row group, and the lengths of its lists.
 pub(crate) struct ScannedGroup {
     pub(crate) pages: Vec<ColumnPages>,
@@ -86,7 +105,8 @@ pub(crate) fn scan_column(
     group: &RowGroupMetaData,
     leaf: usize,
     extent: Option<usize>,
-    allows_null: bool,
+    allowed: AllowedNulls,
+    first_row: i64,
     lengths: &mut Vec<u32>,
 ) -> Result<ColumnPages> {
     if let Some(extent) = extent
@@ -94,7 +114,7 @@ pub(crate) fn scan_column(
     {
         return Ok(pages);
     }
-    scan_levels(file, group, leaf, allows_null, lengths)
+    scan_levels(file, group, leaf, (allowed, first_row), lengths)
 }
 
 /// Finds the pages of a column of which each row has `extent` elements, by headers alone; `None` if a page does not have
@@ -167,12 +187,13 @@ fn scan_levels(
     file: &Arc<DataFile>,
     group: &RowGroupMetaData,
     leaf: usize,
-    allows_null: bool,
+    (allowed, row_of_group): (AllowedNulls, i64),
     lengths: &mut Vec<u32>,
 ) -> Result<ColumnPages> {
     let descriptor = group.column(leaf).column_descr();
     let is_list = descriptor.max_rep_level() > 0;
-    let mut decoder = RowDecoder::new(descriptor, None, allows_null.then_some(&[][..]));
+    let mut decoder = RowDecoder::new(descriptor, None, allowed.elements.then_some(&[][..]))
+        .with_empty_lists(allowed.lists);
     let (mut found, mut first_row) = (ColumnPages::default(), 0_u32);
     let (mut starts, mut wrong) = (Vec::new(), None);
     let rows = walk_pages(file, group, leaf, |reader, start, header| {
@@ -204,7 +225,7 @@ fn scan_levels(
         Ok(())
     })?;
     if let Some(wrong) = wrong {
-        return Err(describe_wrong(file, wrong));
+        return Err(describe_wrong(file, wrong, row_of_group));
     }
     if first_row != rows {
         let reason = format!("its pages hold {first_row} rows of a row group of {rows}");
@@ -241,14 +262,15 @@ fn add_sizes(file: &DataFile, found: &mut ColumnPages, starts: &[u64], end: u64)
 }
 
 /// The error for rows that cannot be read while pages are looked at.
-fn describe_wrong(file: &DataFile, wrong: WrongRows) -> FormatError {
+fn describe_wrong(file: &DataFile, wrong: WrongRows, row_of_group: i64) -> FormatError {
     match wrong {
-        WrongRows::Null(row) => FormatError::data(
-            file.path(),
-            format!(
-                "row {row} of a row group is null, or has an element that is; expected a value, or nulls= with a value for it"
-            ),
-        ),
+        WrongRows::Null(row) => {
+            let row = row_of_group + i64::try_from(row).unwrap_or(0);
+            let reason = format!(
+                "row {row} is null, or has an element that is; expected a value, or nulls= with a value for elements, or [] for lists"
+            );
+            FormatError::data(file.path(), reason)
+        }
         WrongRows::Damaged(reason) => FormatError::data(file.path(), format!("a page is damaged: {reason}")),
         WrongRows::Encoding(encoding) => FormatError::new(
             crate::error::FormatErrorKind::Unsupported,

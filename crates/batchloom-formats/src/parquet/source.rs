@@ -15,7 +15,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use super::chunks::{ChunkRows, cut_group};
 use super::columns::{ColumnInfo, ColumnLayout};
 use super::decode::{DecodedRows, RowDecoder, WrongRows, decode_any, stored_as};
-use super::fields::{field_of, join_columns, stored_null};
+use super::fields::{Null, field_of, join_columns, stored_null};
 use super::files::ParquetFiles;
 use super::index::{GroupIndex, ParquetIndex};
 use super::pages::{ColumnPages, PagePlace, damaged, read_pages};
@@ -33,8 +33,8 @@ pub struct FieldColumns {
     pub columns: Vec<String>,
     /// True if columns become a row, even if there is one.
     pub are_joined: bool,
-    /// The number in place of a null, if there is one.
-    pub null: Option<f64>,
+    /// What stands in place of nulls, if they are allowed.
+    pub null: Option<Null>,
 }
 
 impl FieldColumns {
@@ -51,7 +51,7 @@ struct Field {
     /// The places of its columns in the index.
     columns: Vec<usize>,
     are_joined: bool,
-    null: Option<f64>,
+    null: Option<Null>,
 }
 
 /// Samples of Parquet files, a run of pages at a time.
@@ -96,7 +96,7 @@ impl ParquetSource {
             if field.are_joined {
                 require_joinable(&files, &index, &columns, &field.name)?;
             }
-            Ok(Field { columns, are_joined: field.are_joined, null: field.null })
+            Ok(Field { columns, are_joined: field.are_joined, null: field.null.clone() })
         };
         let columns = files.columns();
         for &column in &index.columns {
@@ -135,7 +135,8 @@ impl ParquetSource {
     }
 
     fn read_field(&self, field: &Field, group: &GroupIndex, rows: &Range<u32>) -> Result<ChunkField> {
-        let mut columns = field.columns.iter().map(|&place| self.read_column(place, field.null, group, rows));
+        let mut columns =
+            field.columns.iter().map(|&place| self.read_column(place, field.null.as_ref(), group, rows));
         if !field.are_joined {
             let first = columns.next();
             return first.unwrap_or_else(|| {
@@ -164,7 +165,7 @@ impl ParquetSource {
     fn read_column(
         &self,
         place: usize,
-        null: Option<f64>,
+        null: Option<&Null>,
         group: &GroupIndex,
         rows: &Range<u32>,
     ) -> Result<ChunkField> {
@@ -178,9 +179,22 @@ impl ParquetSource {
         let pages = &group.pages[place];
         let held = pages.holding(rows);
         let before = held.first().map_or(0, |page| page.first_row);
-        let null = null.and_then(|null| stored_null(null, info));
+        let null_lists_are_empty = null == Some(&Null::EmptyList);
+        let null = match null {
+            Some(Null::Element(null)) => {
+                Some(stored_null(null, info).map_err(|reason| self.wrong(group, reason).of_column(name))?)
+            }
+            _ => None,
+        };
         let elements = self.count_elements(group, info, pages, held);
-        let decoded = self.decode(group, metadata, info, (pages.dictionary, held), elements, null.as_deref());
+        let decoded = self.decode(
+            group,
+            metadata,
+            info,
+            (pages.dictionary, held),
+            elements,
+            (null.as_deref(), null_lists_are_empty),
+        );
         let read = decoded.map_err(|wrong| match wrong {
             Wrong::Read(error) => error,
             Wrong::Rows(wrong) => describe_rows(
@@ -235,19 +249,20 @@ impl ParquetSource {
         info: &ColumnInfo,
         (dictionary, pages): (Option<(u64, u32)>, &[PagePlace]),
         elements: usize,
-        null: Option<&[u8]>,
+        (null, null_lists_are_empty): (Option<&[u8]>, bool),
     ) -> std::result::Result<DecodedRows, Wrong> {
         let file = &self.files.files()[group.file].file;
         let column = metadata.column(info.leaf);
         let descriptor = column.column_descr();
         let open = || read_pages(file, column, dictionary, pages, &self.buffers).map_err(Wrong::Read);
         let decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
-        let mut decoder = decoder.with_room(elements, &self.buffers);
+        let mut decoder = decoder.with_room(elements, &self.buffers).with_empty_lists(null_lists_are_empty);
         for page in open()? {
             let page = page.map_err(|error| Wrong::Read(damaged(file, &error)))?;
             match decoder.add(&page) {
                 Err(WrongRows::Encoding(_)) => {
-                    let any = decode_any(&column.column_descr_ptr(), Box::new(open()?), null);
+                    let any =
+                        decode_any(&column.column_descr_ptr(), Box::new(open()?), null, null_lists_are_empty);
                     return any.map_err(Wrong::Rows);
                 }
                 added => added.map_err(Wrong::Rows)?,
