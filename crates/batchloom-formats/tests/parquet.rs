@@ -163,6 +163,22 @@ fn a_row_group_is_cut_at_pages() {
 }
 
 #[test]
+fn files_have_their_columns_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..2).map(|file| folder.path().join(format!("{file}.parquet"))).collect();
+    let table = Table { lengths: (0..200).map(|row| row % 7).collect(), extent: 3, distinct: 1 << 40 };
+    let (_, _, _, writing) = large();
+    let batch = table.batch();
+    let turned: Vec<usize> = (0..batch.num_columns()).rev().collect();
+    write(&paths[0], &batch, &writing);
+    write(&paths[1], &batch.project(&turned).unwrap(), &writing);
+    let found = samples(open(&paths, &NAMES, None).unwrap());
+    for (row, found) in found.into_iter().enumerate() {
+        assert_eq!(found, expected(&table, row % 200), "row {row}");
+    }
+}
+
+#[test]
 fn columns_are_joined_to_a_matrix() {
     let (_folder, path, table, _) = large();
     let files = ParquetFiles::open([&path]).unwrap();
