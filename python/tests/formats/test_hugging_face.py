@@ -4,7 +4,6 @@ import json
 import pickle
 
 import batchloom as bl
-import datasets
 import numpy
 import pyarrow
 import pytest
@@ -16,6 +15,8 @@ from oracles.files import assert_same_runs
 from oracles.runs import few
 from oracles.selections import torch_seen
 from refusals import refused
+
+datasets = pytest.importorskip("datasets")
 
 datasets.disable_progress_bars()
 ROWS = 30
