@@ -143,8 +143,8 @@ def test_wheel_is_small_and_has_no_symbols_for_debuggers(wheel):
     found = sections(library)
     assert ".dynsym" in found
     assert not {name for name in found if name.startswith((".debug", ".symtab"))}
-    # 4 MB of engine and program, and 1 MB for readers of files.
-    assert wheel.stat().st_size < 5 * MEGABYTE
+    # Linked in parts, as here, a wheel is larger than one of scripts/wheels.
+    assert wheel.stat().st_size < 5.4 * MEGABYTE
 
 
 def test_metadata_is_complete(wheel):
