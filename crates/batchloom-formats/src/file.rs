@@ -9,6 +9,9 @@ use bytes::Bytes;
 
 use crate::error::{FormatError, Result};
 
+/// The most files that are kept open.
+pub(crate) const OPEN_FILES: usize = 256;
+
 /// A file on disk: its path, and the marks by which a change is noticed.
 ///
 /// With many files, each is opened for a read and closed again, since processes may hold some hundreds at a time. One that

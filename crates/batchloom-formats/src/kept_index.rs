@@ -2,8 +2,8 @@
 //!
 //! Promises:
 //!
-//! - An index is that of the file as it is: of as many bytes, modified at the same time, with the same last bytes.
-//! - A kept index that is damaged is none. Several processes may keep one at a time: each writes a file of its own, which
+//! - An index is used for an unchanged file alone: one with the same size, time of modification and last bytes.
+//! - A damaged index is not used. Several processes may keep an index at once: each writes its own file, which
 //!   takes its name when it is whole.
 
 use std::ffi::OsStr;
@@ -62,7 +62,7 @@ impl KeptIndex {
         Self { beside: by_name, own, marks }
     }
 
-    /// The content of the kept index, if it is that of the file as it is.
+    /// Returns the content of the kept index, if the file has not changed since.
     pub(crate) fn load(&self) -> Option<Vec<u8>> {
         std::iter::once(&self.beside).chain(&self.own).find_map(|place| {
             let mut bytes = fs::read(place).ok()?;

@@ -1,4 +1,4 @@
-//! `index`: what one look at files finds, kept beside them.
+//! `index`: the indices of files, kept beside them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::output::{Output, count_in_words};
 use crate::progress::Progress;
 
-/// What was found in a file.
+/// The index of a file, in numbers.
 #[derive(Debug, Serialize)]
 struct Indexed {
     file: String,

@@ -39,7 +39,7 @@ pub(crate) struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// What a file that was just written is.
+    /// Describes a file that was just written.
     pub(super) fn of(name: String, rows: u64, path: &Path) -> Result<Self> {
         let failed = || path.display().to_string();
         let mut file = File::open(path).with_context(failed)?;

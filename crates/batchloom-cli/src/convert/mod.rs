@@ -32,11 +32,11 @@ const MOST_FILES: u64 = 256;
 /// The bytes of rows in a file, about.
 const FILE_BYTES: u64 = 64 << 20;
 
-/// What is converted, and how.
+/// Rows to convert, and the form of the new files.
 #[derive(Debug)]
 pub(crate) struct Conversion<'a> {
     pub(crate) source: &'a dyn FileSource,
-    /// What the files that are read are: their names, bytes and times.
+    /// The names, bytes and times of the files that are read.
     pub(crate) origin: String,
     pub(crate) target: Target,
     /// The seed of the order; `None` for the order of files.
@@ -104,7 +104,7 @@ pub(crate) fn convert(conversion: &Conversion<'_>) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// What some files are: names, bytes and times of modification.
+/// Describes files by their names, bytes and times of modification.
 pub(crate) fn describe_origin(files: &[PathBuf]) -> Result<String> {
     let mut parts = Vec::new();
     for file in files {

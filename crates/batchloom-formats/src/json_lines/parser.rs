@@ -87,7 +87,7 @@ impl<S: Sink> Parser<'_, S> {
         Ok(())
     }
 
-    /// An object, of which some keys may be on the way to wanted values.
+    /// Parses an object. `near` lists the wanted paths that lead into it.
     fn object(&mut self, near: &[usize], depth: usize) -> Result<(), &'static str> {
         self.expect(b'{', "it is no object in braces")?;
         if self.peek()? == b'}' {

@@ -45,7 +45,7 @@ impl SeenType {
     }
 }
 
-/// What was found in a run of lines.
+/// The rows, types and lengths in a run of lines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScannedRun {
     pub(crate) rows: u32,
@@ -64,7 +64,7 @@ pub(crate) struct WrongRow {
 
 struct Scanner {
     types: Vec<SeenType>,
-    /// How often each key was seen in the line, and the elements of its list.
+    /// The times that each key was seen in the line.
     seen: Vec<u32>,
     lengths: Vec<Option<u32>>,
 }

@@ -12,13 +12,10 @@ use super::lines::{cut_lines, lines_of, read_run};
 use super::parser::{Number, Sink, WantedKeys, parse_line};
 use super::scan::{ScannedRun, SeenType, WrongRow, scan_run};
 use crate::error::{FormatError, FormatErrorKind, Result};
-use crate::file::DataFile;
+use crate::file::{DataFile, OPEN_FILES};
 use crate::kept_index::{KeptIndex, Numbers, append_list};
 use crate::parallel::{Progress, for_each_part};
 use crate::source::FileSource;
-
-/// The most files that are kept open.
-const OPEN_FILES: usize = 256;
 
 /// A key of the first line, and what its value is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +52,7 @@ impl JsonLines {
     /// Opens files, at least one, and reads the first line.
     ///
     /// # Errors
-    /// A file cannot be read; there is none; the first line is no object.
+    /// A file cannot be read, no file is given, or the first line is no object.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
         let stays_open = paths.len() <= OPEN_FILES;
@@ -182,7 +179,7 @@ fn add_columns(
     }
 }
 
-/// What was found in each run of a file.
+/// Each run of a file, with its rows, types and lengths.
 type Scanned = Vec<(Range<u64>, ScannedRun)>;
 
 fn scan_file(

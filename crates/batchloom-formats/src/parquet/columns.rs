@@ -80,7 +80,7 @@ impl fmt::Display for ColumnLayout {
 /// The change of stored values on the way to elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
-    /// None: the bytes are those of elements.
+    /// No change: elements are stored as they are.
     Same,
     /// The low bytes of each value: integers of 8 and 16 bits are stored in 32.
     Narrow(usize),

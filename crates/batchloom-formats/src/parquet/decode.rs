@@ -121,7 +121,7 @@ fn take_apart<'a>(page: &'a Page, column: &ColumnDescriptor) -> Result<Option<Pa
     }))
 }
 
-/// What is done with the elements of pages.
+/// A decoder that adds the rows of pages, one page after the other.
 pub(crate) struct RowDecoder<'a> {
     column: &'a ColumnDescriptor,
     /// The form of values; `None` where only levels are looked at.

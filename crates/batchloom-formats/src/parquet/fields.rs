@@ -8,7 +8,7 @@ use super::columns::{ColumnInfo, ColumnLayout, Conversion};
 use super::decode::DecodedRows;
 use crate::buffers::Buffers;
 
-/// What stands in place of nulls.
+/// A replacement for nulls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Null {

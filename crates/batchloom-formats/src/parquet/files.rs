@@ -9,11 +9,8 @@ use parquet::file::statistics::Statistics;
 
 use super::columns::{ColumnInfo, list_columns, missing, require_alike};
 use crate::error::{FormatError, FormatErrorKind, Result};
-use crate::file::DataFile;
+use crate::file::{DataFile, OPEN_FILES};
 use crate::guard::catch_panic;
-
-/// The most files that are kept open.
-const OPEN_FILES: usize = 256;
 
 /// Some Parquet files, of which the rows are those of the first, then those of the second, and so on.
 ///

@@ -1,4 +1,4 @@
-//! Where the pages of a column lie, and a reader of some of them.
+//! The places of the pages of a column, and a reader of some of them.
 
 use std::ops::Range;
 use std::sync::Arc;
