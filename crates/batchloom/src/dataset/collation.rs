@@ -11,7 +11,7 @@ use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, LossDenominator, LossWeight,
+    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, Form, LossDenominator, LossWeight,
     Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask,
     SourceNumber, Taken, Weight, is_integer,
 };
@@ -43,6 +43,8 @@ pub(crate) struct CollateOptions {
     pub(crate) labels: Option<String>,
     /// The loss, if batches hold the weight of each label in it.
     pub(crate) loss: Option<Loss>,
+    /// The mask of attention, if batches hold its blocks.
+    pub(crate) block_mask: Option<DocumentMask>,
     /// The fields that batches do not hold, by name.
     pub(crate) left_out: Vec<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.

@@ -42,7 +42,7 @@ pub use steps::Steps;
 pub use views::Views;
 
 pub use crate::collate::{
-    Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,
+    Channels, Crop, DocumentMask, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, MaskKind, PadSide, PadSlot, ReadSamples,
     Resize, Scalar, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
 };
 pub use crate::run::Metrics;
