@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::document_mask::{BlocksSeen, Documents, transpose};
 use super::error::CollateCause;
 use super::labels::widen;
+use super::members::number;
 use super::{DocumentMask, Form, Members, Pieces, RowSlots, Taken};
 use crate::{DType, Result, memory};
 
@@ -28,8 +29,21 @@ pub(crate) enum MaskPart {
 }
 
 impl MaskPart {
+    /// The parts of a mask, each with the name of its field.
+    pub(crate) fn of(mask: &DocumentMask) -> impl Iterator<Item = (&'static str, Self)> + Clone {
+        let backward = mask.has_backward();
+        Self::ALL.into_iter().filter(move |(_, part)| backward || !part.is_by_keys())
+    }
+
+    /// The name of the first part, which every mask has.
+    pub(crate) const FIRST: &'static str = Self::ALL[0].0;
+
+    fn is_by_keys(self) -> bool {
+        matches!(self, Self::Counts { by_keys: true, .. } | Self::Indices { by_keys: true, .. })
+    }
+
     /// All parts, each with the name of its field.
-    pub(crate) const ALL: [(&'static str, Self); 10] = [
+    const ALL: [(&'static str, Self); 10] = [
         ("block_mask_kv_num_blocks", Self::Counts { whole: false, by_keys: false }),
         ("block_mask_kv_indices", Self::Indices { whole: false, by_keys: false }),
         ("block_mask_full_kv_num_blocks", Self::Counts { whole: true, by_keys: false }),
@@ -58,56 +72,36 @@ impl MaskPart {
         match self {
             Self::Counts { whole, by_keys } => write_counts(&seen(by_keys), whole, target),
             Self::Indices { whole, by_keys } => write_indices(&seen(by_keys), whole, target),
-            Self::First => write_seen(mask, documents, |seen| seen.start, target),
-            Self::End => write_seen(mask, documents, |seen| seen.end, target),
+            Self::First => mask.write_first(documents, target),
+            Self::End => mask.write_end(documents, target),
         }
     }
 }
 
 fn write_counts(rows: &[BlocksSeen], whole: bool, target: &mut [u8]) {
     for (slot, row) in target.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
-        *slot = short(row.runs(whole).iter().map(Range::len).sum());
+        *slot = row.runs(whole).iter().map(|run| run.end - run.start).sum::<u32>().to_ne_bytes();
     }
 }
 
 /// Writes the numbers of the blocks of each row, and then those of all others.
 fn write_indices(rows: &[BlocksSeen], whole: bool, target: &mut [u8]) {
-    let numbers: Vec<u8> = (0..rows.len()).flat_map(short).collect();
+    let numbers: Vec<u8> = (0_u32..).take(rows.len()).flat_map(u32::to_ne_bytes).collect();
     let width = numbers.len();
     if width == 0 {
         return;
     }
     for (row, mut rest) in rows.iter().zip(target.chunks_exact_mut(width)) {
         let [first, second] = row.runs(whole);
-        let others = [0..first.start, first.end..second.start, second.end..rows.len()];
-        for run in [first, second].into_iter().chain(others) {
-            let run = &numbers[run.start * size_of::<i32>()..run.end * size_of::<i32>()];
+        let byte = |block: u32| number(block) * size_of::<i32>();
+        let others = [0..byte(first.start), byte(first.end)..byte(second.start), byte(second.end)..width];
+        let counted = [first, second].map(|run| byte(run.start)..byte(run.end));
+        for run in counted.into_iter().chain(others) {
             let (part, later) = rest.split_at_mut(run.len());
-            part.copy_from_slice(run);
+            part.copy_from_slice(&numbers[run]);
             rest = later;
         }
     }
-}
-
-/// Writes a number for each token, and 0 at places after the last document.
-fn write_seen(
-    mask: &DocumentMask,
-    documents: &Documents<'_>,
-    number: impl Fn(Range<usize>) -> usize,
-    target: &mut [u8],
-) {
-    let mut slots = target.as_chunks_mut::<4>().0.iter_mut();
-    mask.visit_seen(documents, |seen| {
-        if let Some(slot) = slots.next() {
-            *slot = short(number(seen));
-        }
-    });
-    slots.for_each(|slot| *slot = short(0));
-}
-
-/// A number below 2^31 as the bytes of an int32.
-fn short(number: usize) -> [u8; 4] {
-    i32::try_from(number).unwrap_or(i32::MAX).to_ne_bytes()
 }
 
 /// One array of the block mask of a pack: the documents are its samples.

@@ -34,28 +34,33 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
     pub(crate) fn with_block_mask(self, mask: &DocumentMask, prefix: Option<&Prefix>) -> Result<Self> {
-        let mask = Arc::new(mask.clone());
-        let part = |part| PackMask { mask: Arc::clone(&mask), prefix: prefix.cloned(), part };
-        self.with_mask_forms(|each| Arc::new(part(each)))
+        let shared = Arc::new(mask.clone());
+        let form = |part| PackMask { mask: Arc::clone(&shared), prefix: prefix.cloned(), part };
+        self.with_mask_forms(mask, |part| Arc::new(form(part)))
     }
 
     /// The same fields, and after them the arrays of a block mask, each made by the form that `form` returns.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
-    pub(super) fn with_mask_forms(self, form: impl Fn(MaskPart) -> Arc<dyn Form>) -> Result<Self> {
-        if let Some((name, _)) = MaskPart::ALL.iter().find(|(name, _)| self.names.iter().any(|it| it == name)) {
-            return Err(MaskCause::Field { field: (*name).to_owned() }.into());
+    pub(super) fn with_mask_forms(
+        self,
+        mask: &DocumentMask,
+        form: impl Fn(MaskPart) -> Arc<dyn Form>,
+    ) -> Result<Self> {
+        let parts = MaskPart::of(mask);
+        if let Some((name, _)) = parts.clone().find(|(name, _)| self.names.iter().any(|other| other == name)) {
+            return Err(MaskCause::Field { field: name.to_owned() }.into());
         }
-        let added = MaskPart::ALL.iter().map(|(name, _)| (*name).to_owned());
+        let added = parts.clone().map(|(name, _)| name.to_owned());
         let names = self.names.iter().cloned().chain(added).collect();
         let mut forms = self.forms;
-        forms.extend(MaskPart::ALL.iter().map(|(_, part)| form(*part)));
+        forms.extend(parts.map(|(_, part)| form(part)));
         Ok(Self { names, forms, ..self })
     }
 
     /// Returns true if batches have the arrays of a block mask.
     pub(crate) fn has_block_mask(&self) -> bool {
-        self.names[self.own..].iter().any(|name| name == MaskPart::ALL[0].0)
+        self.names[self.own..].iter().any(|name| name == MaskPart::FIRST)
     }
 }

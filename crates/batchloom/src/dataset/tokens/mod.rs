@@ -477,9 +477,9 @@ impl Kind for TokenDataset {
         if let Some(field) = mask.prefix_field() {
             return Err(MaskCause::PrefixOfStream { field: field.to_owned() }.into());
         }
-        let mask = Arc::new(mask.clone());
-        collation.with_mask_forms(|part| {
-            Arc::new(StreamMask { mask: Arc::clone(&mask), pieces: masked.clone(), part })
+        let shared = Arc::new(mask.clone());
+        collation.with_mask_forms(mask, |part| {
+            Arc::new(StreamMask { mask: Arc::clone(&shared), pieces: masked.clone(), part })
         })
     }
 
