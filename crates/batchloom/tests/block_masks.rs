@@ -1,6 +1,6 @@
 //! Block masks: which tokens see each other by definition, pair by pair, and the blocks that follow.
 
-use batchloom::batching::{Packing, TokenBudget};
+use batchloom::batching::{Packing, Rests, TokenBudget};
 use batchloom::dataset::{Tail, TokenDataset};
 use batchloom::loader::{Batch, DocumentMask, MaskKind};
 use batchloom::{ChunkedTensor, DType, Error, Kind, Loader, SequenceDataset, Tensor, TensorDataset};
@@ -92,7 +92,8 @@ fn check(batch: &Batch, row: usize, pairs: &[Vec<bool>], block: usize) -> Result
     for (names, counts) in [("kv", counts.clone()), ("q", transposed(&counts))] {
         let some = counts.iter().map(|row| row.iter().map(|&count| count > 0 && count < whole).collect());
         let full = counts.iter().map(|row| row.iter().map(|&count| count == whole).collect());
-        for (kind, (numbers, indices)) in [("", ordered(some.collect())), ("full_", ordered(full.collect()))] {
+        for (kind, (numbers, indices)) in [("", ordered(some.collect())), ("full_", ordered(full.collect()))]
+        {
             prop_assert_eq!(part(&format!("{kind}{names}_num_blocks"), n), numbers);
             prop_assert_eq!(part(&format!("{kind}{names}_indices"), n * n), indices);
         }
@@ -130,6 +131,48 @@ proptest! {
             }).collect();
             let tokens = *ends.last().unwrap() as usize;
             check(&batch, 0, &pairs(options, &documents, tokens), options.block as usize)?;
+        }
+    }
+
+    // law: L9
+    #[test]
+    fn masks_of_rows_of_one_shape_are_those_of_all_pairs(
+        lengths in prop::collection::vec((1_usize..30, 0_i64..30), 1..12),
+        options in options(),
+        rows in 1_u32..5,
+        rests in prop::sample::select(vec![Rests::None, Rests::Continue]),
+        threads in 1_usize..3,
+        seed in any::<u64>(),
+    ) {
+        let samples: Vec<Vec<i64>> = lengths.iter().map(|&(length, _)| vec![1; length]).collect();
+        let prompts = Tensor::from_vec(lengths.iter().map(|&(_, prompt)| prompt).collect(), &[lengths.len()]).unwrap();
+        let dataset = SequenceDataset::new().slices("ids", &samples).unwrap().fixed("prompt", prompts).build().unwrap();
+        let rule = Packing::new(35).unwrap().rows(rows).unwrap().rests(rests);
+        let loader = Loader::builder(dataset).rule(rule).shuffle(true).seed(seed).num_threads(threads);
+        let loader = loader.block_mask(options.mask()).build().unwrap();
+        let plan = loader.plan(0);
+        for (step, batch) in (0..).zip(loader.iter()) {
+            let batch = batch.unwrap();
+            let parts = plan.parts(step, 0).unwrap();
+            let shape = batch.field("index").unwrap().shape().to_vec();
+            let (ends, prompts) = (batch.view::<i32>("cu_seqlens").unwrap(), batch.view::<i64>("prompt").unwrap());
+            let index = batch.view::<i64>("index").unwrap();
+            let mut part = 0;
+            for row in 0..shape[0] {
+                let mut documents = Vec::new();
+                for place in 0..shape[1] {
+                    if index[row * shape[1] + place] < 0 {
+                        continue;
+                    }
+                    let ends = &ends[row * (shape[1] + 1) + place..];
+                    let prompt = prompts[row * shape[1] + place] - i64::from(parts.starts[part]);
+                    let prefix = if options.has_prefix { prompt.max(0) as usize } else { 0 };
+                    documents.push(((ends[1] - ends[0]) as usize, prefix));
+                    part += 1;
+                }
+                check(&batch, row, &pairs(options, &documents, 35), options.block as usize)?;
+            }
+            prop_assert_eq!(part, parts.samples.len());
         }
     }
 
@@ -184,7 +227,9 @@ fn masks_that_make_no_sense_are_refused_before_the_first_batch() {
         fields.fixed("half", halves).fixed("pair", pairs).build().unwrap()
     };
     let packed = || Loader::builder(dataset()).rule(Packing::new(8).unwrap());
-    let rows = TensorDataset::new([("x", ChunkedTensor::from(Tensor::from_vec(vec![0_i64; 4], &[4]).unwrap()))]).unwrap();
+    let rows =
+        TensorDataset::new([("x", ChunkedTensor::from(Tensor::from_vec(vec![0_i64; 4], &[4]).unwrap()))])
+            .unwrap();
     let stream = TokenDataset::new(Tensor::from_vec(vec![0_i64; 40], &[40]).unwrap(), 8).unwrap();
     let refused = [
         (Loader::builder(rows).block_mask(causal()), "no packs"),

@@ -97,7 +97,8 @@ impl Loader {
             builder = builder.loss(parse::<Loss>(loss)?);
         }
         if let Some((kind, window, prefix, block_size, backward)) = block_mask {
-            let mask = DocumentMask::new(parse::<MaskKind>(&kind)?).window(window).prefix(prefix).backward(backward);
+            let mask =
+                DocumentMask::new(parse::<MaskKind>(&kind)?).window(window).prefix(prefix).backward(backward);
             builder = builder.block_mask(mask.block_size(block_size).map_err(|error| raise(&error))?);
         }
         if let Some(threads) = num_threads {

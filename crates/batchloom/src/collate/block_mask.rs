@@ -11,7 +11,7 @@ use super::document_mask::{BlocksSeen, Documents, transpose};
 use super::error::CollateCause;
 use super::labels::widen;
 use super::members::number;
-use super::{DocumentMask, Form, Members, Pieces, RowSlots, Taken};
+use super::{DocumentMask, Form, Members, Pieces, RowSlots, RowUnit, Taken};
 use crate::{DType, Result, memory};
 
 /// One array of a block mask, as int32. `Q` and `K` are the numbers of blocks of queries and of keys.
@@ -127,14 +127,17 @@ impl Form for PackMask {
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        let tokens = members.elements();
-        self.part.shape(1, tokens, self.mask.blocks(tokens))
+        let tokens = row_tokens(members);
+        self.part.shape(rows(members), tokens, self.mask.blocks(tokens))
     }
 
-    /// The first member of a row has its part.
+    /// The first member of a row has its part, and rows without members belong to the member before them.
     fn start(&self, members: &Members, member: usize) -> usize {
-        let row: usize = self.shape(members)[1..].iter().product();
-        member.min(1) * row * size_of::<i32>()
+        rows_before(members, member) * self.row_bytes(members)
+    }
+
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Batch
     }
 
     fn most_elements(&self) -> usize {
@@ -142,17 +145,45 @@ impl Form for PackMask {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        if range.start > 0 {
-            return Ok(());
+        let (bytes, tokens) = (self.row_bytes(members), row_tokens(members));
+        let rows = rows_before(members, range.start)..rows_before(members, range.end);
+        for (row, target) in rows.zip(target.chunks_exact_mut(bytes.max(1))) {
+            let held = members.row_members(row);
+            let prefixes = match &self.prefix {
+                Some(prefix) => prefix.read(members, held.clone())?,
+                None => Vec::new(),
+            };
+            let documents = Documents { ends: &members.ends[held.start..=held.end], prefixes: &prefixes };
+            self.part.write(&self.mask, &documents, tokens, target);
         }
-        let prefixes = match &self.prefix {
-            Some(prefix) => prefix.read(members, 0..members.count)?,
-            None => Vec::new(),
-        };
-        let documents = Documents { ends: &members.ends, prefixes: &prefixes };
-        self.part.write(&self.mask, &documents, members.elements(), target);
         Ok(())
     }
+}
+
+impl PackMask {
+    /// The number of bytes of a row.
+    fn row_bytes(&self, members: &Members) -> usize {
+        self.shape(members)[1..].iter().product::<usize>() * size_of::<i32>()
+    }
+}
+
+/// The number of rows of a batch.
+fn rows(members: &Members) -> usize {
+    members.row_frame.map_or(1, |frame| frame.rows)
+}
+
+/// The number of places of a row.
+fn row_tokens(members: &Members) -> usize {
+    members.row_frame.map_or_else(|| members.elements(), |frame| frame.tokens)
+}
+
+/// The number of rows before those that are written with a member: with the first one of a row, this row.
+fn rows_before(members: &Members, member: usize) -> usize {
+    if member >= members.count {
+        return rows(members);
+    }
+    let row = members.row_of(member);
+    row + usize::from(members.row_members(row).start < member)
 }
 
 impl Prefix {
@@ -209,7 +240,8 @@ impl<P: Pieces> Form for StreamMask<P> {
         let members = Members::of_count(slots.batch, 0);
         let row = self.shape(&members)[1..].iter().product::<usize>() * size_of::<i32>();
         let tokens = self.pieces.batch_len(&members);
-        for (batch, rows) in target.chunks_mut(slots.stride.max(1)).zip(taken.rows.chunks(slots.batch.max(1))) {
+        for (batch, rows) in target.chunks_mut(slots.stride.max(1)).zip(taken.rows.chunks(slots.batch.max(1)))
+        {
             self.write_rows(rows, tokens, row, batch);
         }
         Ok(())

@@ -266,10 +266,7 @@ pub(super) fn transpose(rows: &[BlocksSeen]) -> Vec<BlocksSeen> {
 }
 
 /// The rows with a run that holds each place. Those rows are neighbours, as neither starts nor ends of runs decrease.
-fn invert(
-    rows: &[BlocksSeen],
-    run: impl Fn(&BlocksSeen) -> &Range<u32>,
-) -> impl Iterator<Item = Range<u32>> {
+fn invert(rows: &[BlocksSeen], run: impl Fn(&BlocksSeen) -> &Range<u32>) -> impl Iterator<Item = Range<u32>> {
     let runs = (0..).zip(rows.iter().map(run).cloned()).filter(|(_, run)| !run.is_empty());
     let runs: Vec<(u32, Range<u32>)> = runs.collect();
     let (mut first, mut end) = (0, 0);

@@ -49,7 +49,8 @@ impl Collation {
         form: impl Fn(MaskPart) -> Arc<dyn Form>,
     ) -> Result<Self> {
         let parts = MaskPart::of(mask);
-        if let Some((name, _)) = parts.clone().find(|(name, _)| self.names.iter().any(|other| other == name)) {
+        if let Some((name, _)) = parts.clone().find(|(name, _)| self.names.iter().any(|other| other == name))
+        {
             return Err(MaskCause::Field { field: name.to_owned() }.into());
         }
         let added = parts.clone().map(|(name, _)| name.to_owned());
