@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 CHAPTERS = (
-    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand",
+    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand", "packing",
     "randomness", "mixtures", "balance", "compare", "burn", "device", "resume", "forecasting_libraries",
 )  # fmt: skip
 

@@ -22,9 +22,9 @@ from bench.harness.record import results
 
 TOKENS, BLOCK, ROWS = 512, 32, 4
 MASKS = {
-    "block_mask=\"causal\"": bl.DocumentMask(block_size=BLOCK),
+    'block_mask="causal"': bl.DocumentMask(block_size=BLOCK),
     "window=48": bl.DocumentMask(window=48, block_size=BLOCK),
-    "prefix=\"prompt\"": bl.DocumentMask(prefix="prompt", block_size=BLOCK),
+    'prefix="prompt"': bl.DocumentMask(prefix="prompt", block_size=BLOCK),
 }
 # Blocks that are skipped, that are looked at pair by pair, and that are seen whole; and the pairs in the former two.
 COLOURS = ("#ffffff", "#d9eceb", "#2a8f88", "#176673")
@@ -73,7 +73,9 @@ def rows_of(axis: Axes, batch: dict[str, Any]) -> None:
     for row in range(1, len(segments)):
         axis.axhline(row - 0.5, color="white", linewidth=4)
     axis.set_yticks(range(len(segments)), [f"row {row}" for row in range(len(segments))])
-    axis.set_title("a batch: a shade is a document, what is left of a row is padding", loc="left", color=INK, fontsize=11)
+    axis.set_title(
+        "a batch: a shade is a document, what is left of a row is padding", loc="left", color=INK, fontsize=11
+    )
     plain(axis)
 
 

@@ -43,7 +43,7 @@ def as_block_mask(batch: Any) -> BlockMask:
     from torch.nn.attention.flex_attention import BlockMask
 
     entry = _find_entry(batch)
-    arrays = {name: entry.get(name) for name in PARTS}  # None without those of gradients
+    arrays: dict[str, Any] = {name: entry.get(name) for name in PARTS}  # None without those of gradients
     for name, array in arrays.items():
         if not (isinstance(array, torch.Tensor) or array is None):
             raise ArgumentError(
@@ -52,12 +52,8 @@ def as_block_mask(batch: Any) -> BlockMask:
             )
     first, end, block_size = arrays.pop("first"), arrays.pop("end"), entry["block_size"]
     tokens = first.shape[-1]
-    return BlockMask(
-        seq_lengths=(tokens, tokens),
-        **arrays,
-        BLOCK_SIZE=(block_size, block_size),
-        mask_mod=_make_mask_mod(first, end),
-    )
+    sees = _make_mask_mod(first, end)
+    return BlockMask(seq_lengths=(tokens, tokens), BLOCK_SIZE=(block_size, block_size), mask_mod=sees, **arrays)
 
 
 def _make_mask_mod(first: Tensor, end: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:

@@ -1,5 +1,6 @@
 """Block masks are those that torch makes of the same pairs of tokens, and attention sees documents alone."""
 
+import shutil
 from copy import copy
 
 import batchloom as bl
@@ -67,6 +68,34 @@ def test_masks_of_packs_are_those_of_torch(samples, mask, has_prefix, seed):
             require_same(bl.as_block_mask(batch), mask, rows_of(batch, has_prefix), len(batch["ids"]))
 
 
+def rows_of_one_shape(batch, has_prefix):
+    """The documents of each row."""
+    rows = []
+    for row, ends in enumerate(batch["cu_seqlens"].diff().tolist()):
+        is_held = (batch["index"][row] >= 0).tolist()
+        prompts = batch["prompt"][row].tolist() if has_prefix else [0] * len(is_held)
+        rows.append([each[:2] for each in zip(ends, prompts, is_held, strict=True) if each[2]])
+    return rows
+
+
+@pytest.mark.law("L9")
+@given(samples=lengths, mask=masks, has_prefix=st.booleans(), rows=st.integers(1, 4), seed=st.integers(0, 9))
+def test_masks_of_rows_are_those_of_torch(samples, mask, has_prefix, rows, seed):
+    has_prefix = has_prefix and mask.kind == "causal"
+    mask = bl.DocumentMask(mask.kind, mask.window, "prompt" if has_prefix else None, mask.block_size)
+    loader = bl.DataLoader(
+        documents_of([(length + 1, prompt) for length, prompt in samples]),
+        batching=bl.Packing(250, rows=rows),
+        shuffle=True,
+        seed=seed,
+        block_mask=mask,
+        output="torch",
+    )
+    for batch in loader:
+        assert batch["block_mask"]["first"].shape == (rows, 250)
+        require_same(bl.as_block_mask(batch), mask, rows_of_one_shape(batch, has_prefix), 250)
+
+
 @pytest.mark.law("L9")
 @given(
     sizes=st.lists(st.integers(0, 90), min_size=2, max_size=12),
@@ -123,34 +152,57 @@ def test_places_without_a_document_see_nothing_and_harm_nothing():
     assert out.isfinite().all()
 
 
-def compiled_for(loader, attend):
-    """The graphs that an epoch compiles, where attention is compiled as ``attend`` says."""
+def compiled_for(loaders, backend):
+    """The graphs that epochs compile, and the number of batches. Attention is what all pairs say."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
 
-    @torch.compile(backend=attend, fullgraph=True)
-    def step(query, mask):
+    @torch.compile(backend=backend, fullgraph=True)
+    def attend(query, mask):
         return flex_attention(query, query, query, block_mask=mask)
 
     batches = 0
     with torch.no_grad():
-        for batch in loader:
+        for batch in (batch for loader in loaders for batch in loader):
             mask = bl.as_block_mask(batch)
             rows, _, tokens, _ = mask.shape
-            out = step(torch.randn(rows, 2, tokens, 16), mask)
-            assert out.isfinite().all()
+            query = torch.randn(rows, 2, tokens, 16)
+            entry = batch["block_mask"] if isinstance(batch, dict) else batch[-1]
+            places = torch.arange(tokens)
+            sees = (places >= entry["first"][:, :, None]) & (places < entry["end"][:, :, None])
+            expected = torch.nn.functional.scaled_dot_product_attention(query, query, query, attn_mask=sees[:, None])
+            expected = torch.where(sees.any(-1)[:, None, :, None], expected, 0.0)
+            torch.testing.assert_close(attend(query, mask), expected, atol=1e-5, rtol=1e-4)
             batches += 1
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     torch._dynamo.reset()
     return graphs, batches
 
 
-@pytest.mark.parametrize("mask", ["causal", "full", bl.DocumentMask(window=30)], ids=repr)
-def test_batches_of_one_shape_are_compiled_once(mask):
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_batches_of_one_shape_are_compiled_once_for_all_masks(backend):
+    if backend == "inductor" and shutil.which("g++") is None:
+        pytest.skip("torch compiles for the CPU by g++")
     rng = numpy.random.default_rng(0)
-    dataset = bl.TokenDataset([rng.integers(0, 50, size) for size in rng.integers(1, 200, 60)], 256)
-    loader = bl.DataLoader(dataset, 2, shuffle="documents", drop_last=True, block_mask=mask, output="torch")
-    graphs, batches = compiled_for(loader, "eager")
+    dataset = bl.TokenDataset([rng.integers(0, 50, size) for size in rng.integers(1, 200, 40)], 256, tail="pad")
+    kinds = ["causal", "full", bl.DocumentMask(window=30), bl.DocumentMask("full", window=30)]
+    options = {"shuffle": "documents", "drop_last": True, "output": "torch"}
+    graphs, batches = compiled_for([bl.DataLoader(dataset, 2, block_mask=kind, **options) for kind in kinds], backend)
+    assert batches > 20
+    assert graphs == 1
+
+
+@pytest.mark.parametrize("rests", ["none", "continue"])
+def test_rows_of_one_shape_are_compiled_once(rests):
+    rng = numpy.random.default_rng(0)
+    loader = bl.DataLoader(
+        documents_of([(size, 0) for size in rng.integers(1, 250, 120).tolist()]),
+        batching=bl.Packing(256, rows=4, rests=rests),
+        shuffle=True,
+        block_mask="causal",
+        output="torch",
+    )
+    graphs, batches = compiled_for([loader], "eager")
     assert batches > 5
     assert graphs == 1
 
@@ -164,7 +216,7 @@ def test_packs_of_any_length_are_compiled_a_few_times():
         block_mask="causal",
         output="torch",
     )
-    graphs, batches = compiled_for(loader, "eager")
+    graphs, batches = compiled_for([loader], "eager")
     assert batches > 5
     assert graphs <= 3  # for the first length, for any length, and for one block
 
@@ -195,9 +247,7 @@ def test_every_kind_of_packs_has_the_mask(make):
 def test_parts_of_a_sample_have_what_is_left_of_its_prefix():
     mask = bl.DocumentMask(prefix="prompt", block_size=16)
     rule = bl.Packing(50, oversize="split")
-    (first, second, third) = bl.DataLoader(
-        documents_of([(120, 70)]), batching=rule, block_mask=mask, output="torch"
-    )
+    (first, second, third) = bl.DataLoader(documents_of([(120, 70)]), batching=rule, block_mask=mask, output="torch")
     for batch, prefix in ((first, 50), (second, 20), (third, 0)):
         length = len(batch["ids"])
         start = batch["block_mask"]["end"][0, 0].item()
@@ -231,7 +281,9 @@ def test_static_buffers_hold_the_mask():
     options = {"block_mask": "causal", "shuffle": "documents", "drop_last": True, "seed": 3}
     plain = [bl.as_block_mask(batch) for batch in bl.DataLoader(dataset, 4, output="torch", **options)]
     addresses = set()
-    for batch, expected in zip(bl.DataLoader(dataset, 4, buffers="static", output="torch", **options), plain, strict=True):
+    for batch, expected in zip(
+        bl.DataLoader(dataset, 4, buffers="static", output="torch", **options), plain, strict=True
+    ):
         mask = bl.as_block_mask(batch)
         for part in PARTS:
             assert torch.equal(getattr(mask, part), getattr(expected, part))

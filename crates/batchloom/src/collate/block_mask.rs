@@ -148,7 +148,7 @@ impl Form for PackMask {
         let (bytes, tokens) = (self.row_bytes(members), row_tokens(members));
         let rows = rows_before(members, range.start)..rows_before(members, range.end);
         for (row, target) in rows.zip(target.chunks_exact_mut(bytes.max(1))) {
-            let held = members.row_members(row);
+            let held = members_of(members, row);
             let prefixes = match &self.prefix {
                 Some(prefix) => prefix.read(members, held.clone())?,
                 None => Vec::new(),
@@ -175,6 +175,14 @@ fn rows(members: &Members) -> usize {
 /// The number of places of a row.
 fn row_tokens(members: &Members) -> usize {
     members.row_frame.map_or_else(|| members.elements(), |frame| frame.tokens)
+}
+
+/// The members of a row. Rows after the last member have none, and no end.
+fn members_of(members: &Members, row: usize) -> Range<usize> {
+    match members.row_ends.len() {
+        rows if row > 0 && row >= rows => members.count..members.count,
+        _ => members.row_members(row),
+    }
 }
 
 /// The number of rows before those that are written with a member: with the first one of a row, this row.
