@@ -244,6 +244,33 @@ def test_every_kind_of_packs_has_the_mask(make):
         assert all(torch.equal(again[part], batch["block_mask"][part]) for part in PARTS)
 
 
+def in_chunks(sizes):
+    """Samples that are read three at a time."""
+    ids = [[1] * size for size in sizes]
+    return bl.ChunkDataset(
+        [3] * (len(sizes) // 3), lambda chunk: {"ids": ids[3 * chunk : 3 * chunk + 3]}, lengths=sizes
+    )
+
+
+def as_tuples(sizes):
+    """Samples that are tuples, which a function makes."""
+    return bl.MapDataset(sizes, lambda size: (numpy.full(size, 1),), sizes=sizes)
+
+
+@pytest.mark.parametrize("make", [in_chunks, as_tuples])
+@pytest.mark.parametrize("rule", [bl.Packing(150), bl.Packing(150, rows=2)], ids=repr)
+def test_samples_on_demand_have_the_mask(make, rule):
+    mask = bl.DocumentMask(window=20, block_size=16)
+    loader = bl.DataLoader(
+        make([40, 1, 30, 130, 17, 60]), batching=rule, block_mask=mask, extras=("cu_seqlens",), output="torch"
+    )
+    for batch in loader:
+        ends = batch["cu_seqlens"] if isinstance(batch, dict) else batch[1]
+        rows = [[(length, 0) for length in row] for row in ends.diff().reshape(-1, ends.shape[-1] - 1).tolist()]
+        tokens = 150 if rule.rows else int(ends[-1])
+        require_same(bl.as_block_mask(batch), mask, rows, tokens)
+
+
 def test_parts_of_a_sample_have_what_is_left_of_its_prefix():
     mask = bl.DocumentMask(prefix="prompt", block_size=16)
     rule = bl.Packing(50, oversize="split")
@@ -277,8 +304,10 @@ def test_masks_without_the_way_back():
 
 
 def test_static_buffers_hold_the_mask():
-    dataset = bl.TokenDataset(numpy.arange(2000), 128, documents=numpy.arange(0, 2001, 50))
-    options = {"block_mask": "causal", "shuffle": "documents", "drop_last": True, "seed": 3}
+    sizes = numpy.random.default_rng(0).integers(1, 150, 40)
+    dataset = bl.TokenDataset([numpy.arange(size) for size in sizes], 128)
+    small = bl.DocumentMask(block_size=16)
+    options = {"block_mask": small, "shuffle": "documents", "drop_last": True, "seed": 3}
     plain = [bl.as_block_mask(batch) for batch in bl.DataLoader(dataset, 4, output="torch", **options)]
     addresses = set()
     for batch, expected in zip(
@@ -336,6 +365,8 @@ def test_masks_are_made_in_memory():
     packs = {"batching": bl.Packing(100), "block_mask": "causal", "output": "torch"}
     with refused(bl.ArgumentError, "memory", "resident=False"):
         bl.DataLoader(documents_of([(40, 9)]), resident=True, **packs)
+    with refused(bl.ArgumentError, "block_mask", "prompt", "chunk"):
+        bl.DataLoader(in_chunks([3, 4, 5]), batching=bl.Packing(9), block_mask=bl.DocumentMask(prefix="prompt"))
     with refused(bl.ArgumentError, "block_mask", "collate"):
         bl.DataLoader(documents_of([(40, 9)]), collate=lambda samples: samples, **packs)
 
