@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 
 CHAPTERS = (
-    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand", "packing",
-    "randomness", "mixtures", "balance", "compare", "burn", "device", "resume", "forecasting_libraries",
+    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand",
+    "randomness", "mixtures", "balance", "packing", "compare", "burn", "device", "resume", "forecasting_libraries",
 )  # fmt: skip
 
 
