@@ -34,7 +34,7 @@ named!(MaskKind, "kind", {
     "full" => Full,
 });
 
-/// Which tokens of a row see each other: those of one document, in the way that a [`MaskKind`] says.
+/// The tokens of a row that see each other: those of one document, in the way of a [`MaskKind`].
 ///
 /// Batches hold the blocks of such a mask as attention by blocks takes them:
 /// [`LoaderBuilder::block_mask`](crate::loader::LoaderBuilder::block_mask).
