@@ -2,10 +2,10 @@
 
 Promises:
 
-- Before anything is timed, the masks of 10 000 random packs were compared with those of ``create_block_mask``: every
+- Before anything is timed, the masks of 10 000 random packs were compared with masks of ``create_block_mask``: every
   array, bit by bit, and ``to_dense()``. Kinds, windows, prefixes and sizes of blocks are drawn; packs lie in one row or
   in rows of one shape, and some documents are empty.
-- Everything runs on one core: batchloom, whose time is that of the whole batch with its tokens, and torch.
+- Everything runs on one core: batchloom, which is timed for the whole batch with its tokens, and torch.
 - ``torch, compiled`` is ``torch.compile(create_block_mask)``, compiled before the clock starts. Its function looks up
   the documents of two tokens, as examples of FlexAttention do. ``torch`` is the same, not compiled: it makes all pairs
   of tokens, and is left out where these exceed the memory.
@@ -129,7 +129,7 @@ def claims(case: Case, timings: dict[str, Timing]) -> list[Claim]:
 
 
 def documents_of(case: Case) -> bl.SequenceDataset:
-    """Return documents for as many packs as an epoch has."""
+    """Return documents for the packs of an epoch."""
     rng = numpy.random.default_rng(0)
     if case.mean is None:
         lengths = numpy.full(PACKS, case.tokens)
@@ -183,7 +183,7 @@ def same(mask: BlockMask, expected: BlockMask) -> bool:
 
 
 def compare(packs: int) -> int:
-    """Compare masks of random packs with those of torch; return how many."""
+    """Compare masks of random packs with masks of torch; return the number of packs."""
     rng, done = numpy.random.default_rng(7), 0
     while done < packs:
         tokens, rows = int(rng.integers(60, 400)), rng.choice([None, 16], p=[0.1, 0.9])

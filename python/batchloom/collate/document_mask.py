@@ -34,7 +34,7 @@ BACKWARD = frozenset(("q_num_blocks", "q_indices", "full_q_num_blocks", "full_q_
 @answer_unknown_keywords
 @dataclass(frozen=True)
 class DocumentMask:
-    """Tokens see tokens of their own document: the mask of attention for packs, and for pieces of a stream.
+    """Tokens see tokens of the same document: the mask of attention for packs, and for pieces of a stream.
 
         loader = bl.DataLoader(dataset, batching=bl.Packing(8192), block_mask="causal", output="torch")
         loader = bl.DataLoader(dataset, batching=bl.Packing(8192), block_mask=bl.DocumentMask(window=1024), ...)
@@ -50,8 +50,8 @@ class DocumentMask:
         prefix: The name of a field with the length of the prefix of each sample, one integer, as of a prompt: all
             tokens of a prefix see each other, whatever the window. A length beyond the sample counts as its length; of
             a sample in parts, a part has what is left of the prefix. ``None`` for no prefix.
-        block_size: The tokens of a block of queries, and of keys. Compiled kernels want a multiple of their own blocks,
-            which 128 is.
+        block_size: The tokens of a block of queries, and of keys. Compiled kernels want a multiple of the blocks that
+            they compute, as 128 is.
         backward: ``True`` if batches hold the blocks by keys too, which gradients need. ``False`` for evaluation.
 
     Raises:

@@ -41,7 +41,7 @@ class Extras:
     Attributes:
         names: The names of all extras that the batches of its dataset and its rule may hold, in order.
         wanted: The names of those that they are to hold; ``None`` for all.
-        block_mask: The mask of attention, if batches hold its blocks. It is no name among the others.
+        block_mask: The mask of attention, if batches hold its blocks. It has no name in ``names``.
 
     Raises:
         ArgumentError: A name is no extra of these batches.

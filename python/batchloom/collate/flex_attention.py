@@ -43,7 +43,7 @@ def as_block_mask(batch: Any) -> BlockMask:
     from torch.nn.attention.flex_attention import BlockMask
 
     entry = _find_entry(batch)
-    arrays: dict[str, Any] = {name: entry.get(name) for name in PARTS}  # None without those of gradients
+    arrays: dict[str, Any] = {name: entry.get(name) for name in PARTS}  # None for what only gradients need
     for name, array in arrays.items():
         if not (isinstance(array, torch.Tensor) or array is None):
             raise ArgumentError(
@@ -57,7 +57,7 @@ def as_block_mask(batch: Any) -> BlockMask:
 
 
 def _make_mask_mod(first: Tensor, end: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Return the function that tells whether a query sees a key, given the keys that each query sees."""
+    """Return the function of a mask, which is true if a query sees a key, given the keys that each query sees."""
 
     def sees(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         return (kv_idx >= first[b, q_idx]) & (kv_idx < end[b, q_idx])

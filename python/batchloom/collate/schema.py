@@ -69,7 +69,7 @@ class Nested:
         name: The name of the dict.
         place: The place of the first of its columns.
         keys: The key of each column.
-        beside: What the dict holds beside them, the same in every batch.
+        beside: Further entries of the dict, the same in every batch.
     """
 
     name: str

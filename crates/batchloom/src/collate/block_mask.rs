@@ -1,8 +1,8 @@
 //! Block masks: the arrays with which attention by blocks skips the blocks that hold no pair of tokens of one document.
 //!
 //! Promise: the arrays are, element by element, those that torch's `create_block_mask` makes of the same mask, and it is
-//! made without a look at pairs of tokens. Numbers after the blocks that count are those of the other blocks, in order,
-//! as there. Rows are the batch, and heads share the mask.
+//! made without a look at pairs of tokens. The numbers of the other blocks follow the blocks that count, in order, as
+//! there. Rows are the batch, and heads share the mask.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn write_counts(rows: &[BlocksSeen], whole: bool, target: &mut [u8]) {
     }
 }
 
-/// Writes the numbers of the blocks of each row, and then those of all others.
+/// Writes the numbers of the blocks of each row, and then the numbers of all other blocks.
 fn write_indices(rows: &[BlocksSeen], whole: bool, target: &mut [u8]) {
     let numbers: Vec<u8> = (0_u32..).take(rows.len()).flat_map(u32::to_ne_bytes).collect();
     let width = numbers.len();
@@ -220,7 +220,7 @@ impl Prefix {
     }
 }
 
-/// One array of the block masks of pieces of a stream, each of which is a row.
+/// One array of the block masks of pieces of a stream, one row for each piece.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamMask<P> {
     pub(crate) mask: Arc<DocumentMask>,
@@ -265,7 +265,7 @@ impl<P: Pieces> StreamMask<P> {
         }
     }
 
-    /// The places of a piece where a document ends, the first of which is its start.
+    /// The places of a piece where a document ends, after the start of the first one.
     fn find_ends(&self, piece: u64, tokens: usize) -> Vec<usize> {
         let (mut ends, mut place) = (vec![0], 0);
         let count = self.pieces.count(piece).min(tokens);

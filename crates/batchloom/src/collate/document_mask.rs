@@ -34,7 +34,7 @@ named!(MaskKind, "kind", {
     "full" => Full,
 });
 
-/// The tokens of a row that see each other: those of one document, in the way of a [`MaskKind`].
+/// The tokens of a row that see each other: tokens of one document, in the way of a [`MaskKind`].
 ///
 /// Batches hold the blocks of such a mask as attention by blocks takes them:
 /// [`LoaderBuilder::block_mask`](crate::loader::LoaderBuilder::block_mask).
@@ -48,7 +48,7 @@ pub struct DocumentMask {
 }
 
 impl DocumentMask {
-    /// Sees what `kind` says, in blocks of 128 tokens.
+    /// The mask of a kind, in blocks of 128 tokens.
     pub fn new(kind: MaskKind) -> Self {
         Self { kind, window: None, prefix: None, block_size: BLOCK_SIZE, backward: true }
     }
@@ -105,12 +105,12 @@ impl DocumentMask {
         }
     }
 
-    /// The number of blocks of so many tokens.
+    /// The number of blocks in a row of `tokens` tokens.
     pub(super) fn blocks(&self, tokens: usize) -> usize {
         tokens.div_ceil(number(self.block_size))
     }
 
-    /// The largest distance that a token sees. No row has as many tokens as the default.
+    /// The largest distance that a token sees: by default a number of tokens that no row has.
     fn window_tokens(&self) -> u32 {
         self.window.map_or(MOST_TOKENS, |window| window.min(MOST_TOKENS))
     }
@@ -179,7 +179,7 @@ impl DocumentMask {
     }
 }
 
-/// Visits the places of each document of a row in `target`: those of its prefix, and the rest of them. Fills places after
+/// Visits the places of each document of a row in `target`: the places of its prefix, and the rest. Fills places after
 /// the last document with 0.
 fn write_places(
     documents: &Documents<'_>,
@@ -230,12 +230,12 @@ impl Documents<'_> {
     }
 }
 
-/// A number of tokens, of which a row has fewer than 2^31.
+/// A number of tokens. A row has fewer than 2^31.
 fn short(tokens: usize) -> u32 {
     u32::try_from(tokens).unwrap_or(u32::MAX).min(MOST_TOKENS)
 }
 
-/// The blocks that one block needs, and those of them of which every pair of tokens sees each other.
+/// The blocks that one block needs, and the whole ones among them: every pair of their tokens sees each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BlocksSeen {
     some: Range<u32>,
