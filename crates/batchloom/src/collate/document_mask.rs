@@ -274,7 +274,7 @@ fn invert(rows: &[BlocksSeen], run: impl Fn(&BlocksSeen) -> &Range<u32>) -> impl
         while runs.get(first).is_some_and(|(_, run)| run.end <= place) {
             first += 1;
         }
-        while runs.get(end).is_some_and(|(_, run)| run.start < place) {
+        while runs.get(end).is_some_and(|(_, run)| run.start <= place) {
             end += 1;
         }
         if first < end { runs[first].0..runs[end - 1].0 + 1 } else { 0..0 }
