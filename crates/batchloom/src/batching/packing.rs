@@ -188,7 +188,7 @@ impl Packing {
         Self { oversize: Some(oversize), ..self }
     }
 
-    /// What happens to a sample that is larger than a bin.
+    /// The treatment of a sample that is larger than a bin.
     fn policy(&self) -> PackedOversize {
         self.oversize.unwrap_or(match self.rests {
             Rests::None => PackedOversize::Error,
