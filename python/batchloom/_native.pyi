@@ -498,6 +498,7 @@ class Loader:
         pad_edges: list[str] = ...,
         left_out: list[str] = ...,
         loss: str | None = ...,
+        block_mask: tuple[str, int | None, str | None, int, bool] | None = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

@@ -270,7 +270,8 @@ class SequenceSamples(StoredSamples):
         first = next(iter(self.variable.values()))
         with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
         longest = self.extras.longest_after(len(self.fields))
-        return Schema(tuple(with_frameworks), named=True, ragged=True, longest=longest)
+        nested = self.extras.nested(columns)
+        return Schema(tuple(with_frameworks), named=True, ragged=True, nested=nested, longest=longest)
 
     @override
     def device_data(self) -> DeviceData:

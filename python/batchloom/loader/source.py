@@ -11,6 +11,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.batching.rules import Rule
+from batchloom.collate.document_mask import read_block_mask
 from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
@@ -54,7 +55,7 @@ class LoaderSamples:
         self.samples = len(self.held)
         self.labels = self._label_field(options.labels)
         self._extras, self._makes_whole = options.extras, options.collate is not None
-        self._has_loss = options.loss is not None
+        self._has_loss, self._block_mask = options.loss is not None, read_block_mask(options.block_mask)
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
 
@@ -71,7 +72,7 @@ class LoaderSamples:
         names = [] if self._makes_whole else self.held.list_extras(rule)
         names += [name for name in MARKS if has_marks and name not in names]
         names += LOSS_EXTRAS if self._has_loss else ()
-        self.held = self.held.with_extras(Extras(tuple(names), self._extras))
+        self.held = self.held.with_extras(Extras(tuple(names), self._extras, self._block_mask))
 
     def _label_field(self, labels: Any) -> str | None:
         """Return the field with the labels, its next tokens."""

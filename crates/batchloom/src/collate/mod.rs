@@ -3,10 +3,12 @@
 //! A [`Form`] makes one field of a batch. It knows arrays and slots, neither datasets nor plans nor threads. One form a
 //! file; a dataset lists the forms that make its batches.
 
+mod block_mask;
 mod by_source;
 mod cast;
 mod convert;
 mod copy;
+mod document_mask;
 pub(crate) mod error;
 mod field_options;
 mod form;
@@ -38,9 +40,11 @@ mod tokens;
 mod whole;
 mod window;
 
+pub(crate) use block_mask::{MaskPart, PackMask, Prefix, StreamMask};
 pub(crate) use by_source::BySource;
 pub use convert::Channels;
 pub(crate) use convert::Conversion;
+pub use document_mask::{DocumentMask, MaskKind};
 pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
 pub(crate) use form::{Form, Padding, RowSlots, RowUnit};

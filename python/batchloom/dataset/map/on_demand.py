@@ -119,7 +119,10 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         with_frameworks = tuple(
             Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
         )
-        further = [name for name, _ in columns[own:]]
+        further, nested = [name for name, _ in columns[own:]], self.extras.nested(columns)
+        if nested is not None:
+            place = nested.place - own
+            further[place : place + len(nested.keys)] = [nested.name]
         # Samples of which no field varies are not packed.
         are_packed = BOUNDARIES in further or not self.extras.holds(BOUNDARIES)
         longest = self.extras.longest_after(own) if are_packed else None
@@ -127,7 +130,9 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
             further.insert(longest - own, LONGEST)
         build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
         ragged = self.own_sizes is not None
-        return Schema(with_frameworks, named=structure.is_named, ragged=ragged, build=build, longest=longest)
+        return Schema(
+            with_frameworks, named=structure.is_named, ragged=ragged, nested=nested, build=build, longest=longest
+        )
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
