@@ -205,6 +205,21 @@ fn policy(rule: &Rule, name: &str) -> String {
     parameters.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// The labels of the next tokens of a batch: the last element that batches take of a sample has none.
+pub(crate) fn count_labels(rule: &Rule, sizes: &[u32], parts: &Parts) -> Vec<u64> {
+    let continues = policy(rule, "rests") == "continue";
+    let most = match policy(rule, "overflow").as_str() {
+        "truncate" => parameter(rule, "max_tokens").map_or(u32::MAX, |most| most as u32),
+        _ => u32::MAX,
+    };
+    let parts = parts.samples.iter().zip(&parts.starts).zip(&parts.sizes);
+    let labels = |((&sample, &start), &size): ((&u64, &u32), &u32)| {
+        let is_last = !continues || start + size == sizes[sample as usize].min(most);
+        u64::from(size.saturating_sub(u32::from(is_last)))
+    };
+    parts.map(labels).collect()
+}
+
 /// True if a batch may hold a part of a sample.
 fn splits(rule: &Rule) -> bool {
     policy(rule, "overflow") == "split" || policy(rule, "rests") == "continue"

@@ -512,7 +512,13 @@ impl Epoch {
     /// the batch of its first part.
     pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
         let splits = self.recipe.options.rule.splits();
-        for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
+        // Parts that are continued have their elements once they are dealt.
+        let continues = self.recipe.options.rule.continues();
+        let made = |pool| match continues {
+            true => self.pool(pool, &[(1, u64::MAX)]).batched,
+            false => Arc::new(self.cut(pool)),
+        };
+        for pool in (0..self.pools()).map(made) {
             for batch in 0..pool.batches.ends.len() {
                 let mut samples = pool.samples(batch);
                 if splits {
