@@ -11,6 +11,7 @@ mod arrow;
 mod balance;
 mod bans;
 mod batches;
+mod budgets;
 mod chunk_reader;
 mod chunk_window;
 mod chunked_tensors;

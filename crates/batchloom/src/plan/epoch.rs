@@ -16,7 +16,7 @@ use super::parts::{Measure, Parts};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
+use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
@@ -29,6 +29,7 @@ const CUT_BYTES: usize = 64;
 /// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
 /// batches of a window of pools are put together.
 const EVEN_BYTES: usize = 64;
+const BUDGET_BYTES: usize = 32;
 const WINDOW_BYTES: usize = 48;
 const POOL_BYTES: usize = 32;
 
@@ -215,12 +216,15 @@ impl Epoch {
         let pools = kept.div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.budget()) {
+        let budget = self.recipe.options.rule.budget(self.recipe.options.sizes.as_ref());
+        let parts = match (self.recipe.sizes_for_rule(), budget) {
             (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => sizes.total() / most.max(1),
             _ => 0,
         };
         let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
-        let each = CUT_BYTES + even + dimensions * size_of::<u32>();
+        let budgeted =
+            self.recipe.budgeted.as_ref().map_or(0, |budgeted| BUDGET_BYTES + 3 * budgeted.sample_bytes());
+        let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
         let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
         let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
         let bytes = bytes.saturating_add(window.saturating_mul(WINDOW_BYTES));
@@ -366,7 +370,9 @@ impl Epoch {
         let count = length(positions.end - positions.start);
         if recipe.is_stored() {
             let range = length(positions.start)..length(positions.start) + count;
-            let batches = self.cut_sizes(&sizes.as_slice()[range.clone()], sizes.extents_of(range), None);
+            let budgets = recipe.budgeted.as_ref().map(|budgeted| budgeted.stored().part(&range));
+            let extents = sizes.extents_of(range.clone());
+            let batches = self.cut_sizes(&sizes.as_slice()[range], extents, budgets, None);
             return BatchedPool { samples: PoolSamples::Run(positions.start), batches };
         }
         let mut samples = vec![0; count];
@@ -376,7 +382,9 @@ impl Epoch {
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
-        let batches = self.cut_sizes(&gathered, extents, together);
+        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
+        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
+        let batches = self.cut_sizes(&gathered, extents, budgets, together);
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
 
@@ -385,6 +393,7 @@ impl Epoch {
         &self,
         sizes: &[u32],
         extents: Option<(usize, &[u32])>,
+        budgets: Option<PoolBudgets<'_>>,
         together: Option<u64>,
     ) -> PoolBatches {
         let recipe = &self.recipe;
@@ -392,8 +401,8 @@ impl Epoch {
             let extents = extents.map(|(dimensions, extents)| {
                 (dimensions, &extents[range.start * dimensions..range.end * dimensions])
             });
-            let even = recipe.options.balance;
-            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even })
+            let (even, budgets) = (recipe.options.balance, budgets.map(|budgets| budgets.part(&range)));
+            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even, budgets })
         };
         if self.pools_in_window == 1 {
             return cut(0..sizes.len());
@@ -416,11 +425,13 @@ impl Epoch {
         let sizes: Vec<u32> = samples.iter().map(size).collect();
         let extents = counted.and_then(|sizes| sizes.gather_extents(&samples));
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
+        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
         let batches = grouping.cut(
             &recipe.options.rule,
             Grouped {
                 samples: &samples,
-                pool: PoolSizes { sizes: &sizes, extents, together: None, even: false },
+                pool: PoolSizes { sizes: &sizes, extents, together: None, even: false, budgets },
                 counted,
                 shuffled: recipe.options.shuffle == Shuffle::Samples,
                 drop_last: recipe.options.drop_last,
