@@ -84,9 +84,10 @@ class SequenceDataset(Dataset[Dicts]):
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
             names.
         fields: The fields by name.
-        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample. Or a dict of further sizes by
-            name, for rules with several budgets, as ``{"patches": patches}``: one number for each sample, or the name of
-            the field that has these lengths. Fields that vary in length need none: a budget has the name of the field.
+        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample. Or a dict of further
+            sizes by name, for rules with several budgets, as ``{"patches": patches}``: one number for each sample, or
+            the name of the field that has these lengths. Fields that vary in length need none: a budget has the name of
+            the field.
         own_lengths: The names of variable fields with other sizes than the rest.
         of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
             is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
@@ -239,12 +240,8 @@ class SequenceSamples(StoredSamples):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (
-            self.given,
-            self._own if self._own is not None else self._named or None,
-            self.own_lengths,
-            self.of,
-        )
+        sizes = self._named or None if self._own is None else self._own
+        return _rebuild, (self.given, sizes, self.own_lengths, self.of)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:

@@ -131,9 +131,9 @@ def check_sizes(sizes: Any, name: str, most_dimensions: int = 1, samples: int | 
     if array.size and not (whole and array.min() >= 0 and array.max() <= U32):
         wrong = ~((array >= 0) & (array <= U32) & (array == numpy.floor(array)))
         sample = int(wrong.reshape(len(array), -1).any(axis=1).argmax())
+        label = "" if name == "sizes" else f"{name}: "
         raise DataError(
-            f"{'' if name == 'sizes' else f'{name}: '}sample {sample} has size {array[sample]}; expected a whole number, "
-            "at least 0 and below 2**32"
+            f"{label}sample {sample} has size {array[sample]}; expected a whole number, at least 0 and below 2**32"
         )
     return numpy.ascontiguousarray(array, numpy.uint32)
 

@@ -80,7 +80,9 @@ impl Budgeted {
 
     /// The sizes of some samples, one sample after the other.
     pub(crate) fn gather(&self, samples: &[u64]) -> Vec<u32> {
-        samples.iter().flat_map(|&sample| self.row(sample)).copied().collect()
+        let mut rows = Vec::with_capacity(samples.len() * self.facts.len());
+        samples.iter().for_each(|&sample| rows.extend_from_slice(self.row(sample)));
+        rows
     }
 
     /// A pool of samples with these sizes.

@@ -161,6 +161,12 @@ impl Packing {
         let cut_to = facts.iter().filter(|facts| facts.is_primary).map(|facts| facts.limit).min();
         let cut_to = cut_to.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
         let fits = |row: &[u32]| facts.iter().zip(row).all(|(facts, &size)| u64::from(size) <= facts.limit);
+        let decreasing = pool.together.is_none() || self.order == PackingOrder::Decreasing;
+        if budgets.each().all(fits) {
+            let bin_of = fill_bins(budgets, self.max_samples, decreasing);
+            let (places, ends) = lay_out(&Sorted::new(pool.sizes), &bin_of);
+            return PoolBatches { places, starts: Vec::new(), ends };
+        }
         let (mut places, mut starts) = (Vec::new(), Vec::new());
         let (mut lengths, mut rows) = (Vec::new(), Vec::with_capacity(budgets.rows.len()));
         let mut add = |place: u32, row: &[u32], start: u32, length: u32| {
@@ -183,7 +189,6 @@ impl Packing {
                 _ => add(place, row, 0, size.min(cut_to)),
             }
         }
-        let decreasing = pool.together.is_none() || self.order == PackingOrder::Decreasing;
         let bin_of = fill_bins(PoolBudgets { facts, rows: &rows }, self.max_samples, decreasing);
         let (order, ends) = lay_out(&Sorted::new(&lengths), &bin_of);
         let of_order = |values: &[u32]| order.iter().map(|&part| values[to_index(part)]).collect();

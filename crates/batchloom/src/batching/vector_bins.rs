@@ -146,6 +146,9 @@ struct Filling<'a> {
     free: Vec<u32>,
     wanted_of_limit: Vec<i64>,
     wanted_of_kind: Vec<i64>,
+    /// The kinds of which the bin may take more, and the limits, that of which most is left first.
+    is_open: Vec<bool>,
+    limits: Vec<usize>,
 }
 
 impl<'a> Filling<'a> {
@@ -176,6 +179,8 @@ impl<'a> Filling<'a> {
             left_of_limit,
             left_of_kind,
             heads: vec![0; lists.len()],
+            is_open: vec![true; lists.len()],
+            limits: (0..limits).collect(),
             lists,
             shelves,
             next,
@@ -203,46 +208,58 @@ impl<'a> Filling<'a> {
     /// Sets the shares that the bin is to take: what is left, divided by the bins that this fills at least.
     fn set_wanted(&mut self) {
         let bins = self.left_of_limit.iter().copied().max().unwrap_or(0).max(UNIT);
-        let part = |left: &i64| {
-            let part = (i128::from(*left) << UNIT_BITS) / i128::from(bins);
-            i64::try_from(part).unwrap_or(i64::MAX)
+        let part = |left: &i64| match left.checked_mul(UNIT) {
+            Some(units) => units / bins,
+            None => i64::try_from((i128::from(*left) << UNIT_BITS) / i128::from(bins)).unwrap_or(i64::MAX),
         };
-        self.wanted_of_limit = self.left_of_limit.iter().map(part).collect();
-        self.wanted_of_kind = self.left_of_kind.iter().map(part).collect();
+        self.wanted_of_limit.clear();
+        self.wanted_of_limit.extend(self.left_of_limit.iter().map(part));
+        self.wanted_of_kind.clear();
+        self.wanted_of_kind.extend(self.left_of_kind.iter().map(part));
     }
 
     /// Takes samples of the kinds of which the bin lacks most, until it has its part of each to half a sample.
     fn take_wanted(&mut self) {
-        let mut is_open = vec![true; self.lists.len()];
-        loop {
-            let wanted = |kind: usize| {
-                self.wanted_of_limit[kind / 2].min(self.wanted_of_kind[kind].saturating_add(UNIT / LARGE))
-            };
-            let kinds = (0..is_open.len()).filter(|&kind| is_open[kind]).map(|kind| (wanted(kind), kind));
-            let Some((lacking, kind)) = kinds.max_by_key(|&(lacking, kind)| (lacking, Reverse(kind))) else {
-                break;
-            };
-            if lacking <= 0 {
-                break;
-            }
+        self.is_open.fill(true);
+        while let Some((kind, lacking)) = self.find_lacking() {
             let chosen = self.first_of(kind).filter(|&item| {
                 lacking * 2 >= i64::from(self.items.largest[to_index(item)]) && self.fits(item)
             });
             match chosen {
                 Some(item) => self.take(item),
-                None => is_open[kind] = false,
+                None => self.is_open[kind] = false,
             }
         }
     }
 
+    /// The kind of which the bin lacks most, of those that are tried yet, and the share that it lacks.
+    fn find_lacking(&self) -> Option<(usize, i64)> {
+        let (mut most, mut found) = (0, None);
+        for (kind, (&is_open, &of_kind)) in self.is_open.iter().zip(&self.wanted_of_kind).enumerate() {
+            let wanted = self.wanted_of_limit[kind / 2].min(of_kind.saturating_add(UNIT / LARGE));
+            if is_open && wanted > most {
+                (most, found) = (wanted, Some(kind));
+            }
+        }
+        found.map(|kind| (kind, most))
+    }
+
     /// Takes the largest samples that fit what is free, those of the budget of which most is left first.
     fn fill_up(&mut self) {
-        let mut limits: Vec<usize> = (0..self.free.len()).collect();
+        let mut limits = std::mem::take(&mut self.limits);
         limits.sort_by_key(|&limit| Reverse(self.left_of_limit[limit]));
-        for _ in 0..FILLING {
-            let Some(item) = limits.iter().find_map(|&limit| self.find_largest(limit)) else { break };
-            self.take(item);
+        let (mut place, mut taken) = (0, 0);
+        while let Some(&limit) = limits.get(place).filter(|_| taken < FILLING) {
+            match self.find_largest(limit) {
+                Some(item) => {
+                    self.take(item);
+                    taken += 1;
+                }
+                // What did not fit does not fit afterwards, when less is free.
+                None => place += 1,
+            }
         }
+        self.limits = limits;
     }
 
     /// The largest sample of the kinds of a limit that fits what is free, if it is among the first that are looked at.

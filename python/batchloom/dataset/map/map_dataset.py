@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy
 from batchloom.arguments import answer_unknown_keywords, caller, choice
 from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
@@ -192,12 +191,11 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
         sources = [part.source for part in parts]
+        sizes = [named for part in parts if (named := part.named_sizes()) is not None]
         return MapDataset(
             JoinedItems([(part.source.items, part.list_selected()) for part in parts]),
             JoinedFunction([(each.fn, each.takes_rng) for each in sources], source),
-            sizes=None
-            if self.own_sizes is None
-            else NamedSizes.join([named for part in parts if (named := part.named_sizes())]),
+            sizes=NamedSizes.join(sizes) if sizes else None,
             columns=options.columns,
             on_error=options.on_error,
             workers=options.workers,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import batchloom._native as _native
-import numpy
 from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.field_names import LateFieldNames
 from batchloom.collate.schema import BOUNDARIES, LONGEST, MARKS, Column, Columns, Schema
