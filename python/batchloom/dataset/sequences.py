@@ -69,7 +69,11 @@ class SequenceDataset(Dataset[Dicts]):
       ``attention_mask`` (bool, ``[samples, length]``, True at data), ``lengths`` and ``index`` (int64, ``[samples]``).
     - *packed* (``Packing``): a dict of the fields, variable ones concatenated ``[elements, ...]``, plus
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
-      ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
+      ``segment_ids`` (int32, from 1), both ``[elements]``, and ``index`` (int64, ``[samples]``).
+    - *in rows* (``Packing(..., rows=)``): the same entries, each with one shape for all batches: ``[rows, max_tokens]``
+      for what is ``[elements]``, padded with zeros or ``pad_value`` (``labels`` with -100), ``index`` ``[rows,
+      max_samples]`` with -1 for no sample, ``cu_seqlens`` ``[rows, max_samples + 1]``, which counts from the start of
+      each row and repeats the last boundary, and ``max_seqlen``, which is ``max_tokens``. Segment 0 is padding.
 
     The entries beside the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
 

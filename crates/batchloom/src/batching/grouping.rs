@@ -210,7 +210,8 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             let rows = grouped.pool.budgets.map(|budgets| (budgets, budgets.gather(pool)));
             let budgets = rows.as_ref().map(|(budgets, rows)| PoolBudgets { rows, ..*budgets });
             let together = grouped.shuffled.then_some(places.len() as u64);
-            let sizes = PoolSizes { sizes: &sizes, extents, together, even: false, budgets };
+            let drop_last = grouped.drop_last;
+            let sizes = PoolSizes { sizes: &sizes, extents, together, even: false, drop_last, budgets };
             pool_batches.append(&rule.cut(sizes), pool);
         }
     }

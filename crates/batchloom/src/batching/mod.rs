@@ -8,6 +8,7 @@
 //! line in the list of `rule.rs`, and its line among the exports here.
 
 mod bins;
+mod budget_parts;
 mod budgeted;
 mod budgets;
 mod cost;
@@ -31,6 +32,8 @@ mod pool;
 mod pool_batches;
 mod pool_budgets;
 mod pool_rule;
+mod rests;
+mod rows;
 mod rule;
 mod shelf;
 mod sizes;
@@ -65,6 +68,8 @@ pub use pool::Pool;
 pub(crate) use pool_batches::PoolBatches;
 use pool_batches::{to_index, to_place};
 pub(crate) use pool_budgets::PoolBudgets;
+pub use rests::Rests;
+pub use rows::RowShape;
 pub use rule::Rule;
 pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, round_up};

@@ -33,6 +33,11 @@ impl<'a> PoolBudgets<'a> {
         self.rows.chunks_exact(self.facts.len())
     }
 
+    /// Returns true if a sample of these sizes exceeds no budget alone.
+    pub(super) fn fits(&self, row: &[u32]) -> bool {
+        self.facts.iter().zip(row).all(|(facts, &size)| u64::from(size) <= facts.limit)
+    }
+
     /// The samples of a part of the pool.
     pub(crate) fn part(self, range: &Range<usize>) -> Self {
         let columns = self.facts.len();

@@ -289,6 +289,8 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) even: bool,
     /// The sizes of each sample by each budget, if a rule has several.
     pub(crate) budgets: Option<PoolBudgets<'a>>,
+    /// The last batch is left out if it is not full, where rests are continued.
+    pub(crate) drop_last: bool,
 }
 
 /// The shape that several samples are padded to: the largest extent in each variable dimension.

@@ -172,7 +172,7 @@ impl TokenBudget {
                 .collect();
             places.splice(0..0, alone);
         }
-        PoolBatches { places, starts: Vec::new(), ends }
+        PoolBatches { places, ends, ..PoolBatches::default() }
     }
 
     /// Returns true if a batch stays within every limit with one more sample.

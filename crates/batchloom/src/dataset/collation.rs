@@ -11,9 +11,9 @@ use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, LossDenominator, LossWeight,
-    Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask,
-    SourceNumber, Taken, Weight, is_integer,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, InRows, LossDenominator,
+    LossWeight, Members, PadSide, Passages, Places, RowFrame, SampleIndex, Scalar, Slot, Slotted,
+    SlottedLengths, SlottedMask, SourceNumber, Taken, Weight, is_integer,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
@@ -270,6 +270,21 @@ impl Collation {
         let mut forms = self.forms;
         forms.extend(fields.into_iter().map(|(_, form)| form));
         Ok(Self { names, forms, ..self })
+    }
+
+    /// The same fields, in rows of one shape.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if a field has lengths of its own, or if the bytes of a padding value are
+    /// not those of an element.
+    pub(crate) fn in_rows(self, frame: RowFrame, options: &CollateOptions) -> Result<Self> {
+        let in_rows = |(place, (name, form)): (usize, (&String, &Arc<dyn Form>))| {
+            let padding = options.pad_value(name).filter(|_| place < self.own);
+            let padding = padding.map(|value| value.element(name, form.dtype())).transpose()?;
+            Ok(InRows::wrap(Arc::clone(form), frame, padding))
+        };
+        let fields = self.names.iter().zip(&self.forms).enumerate();
+        Ok(Self { forms: fields.map(in_rows).collect::<Result<_>>()?, ..self })
     }
 
     /// The same fields, but for those from place `first` on that have one of these names. No form makes them.

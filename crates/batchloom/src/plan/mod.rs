@@ -15,6 +15,7 @@ mod conflicts;
 mod epoch;
 pub(crate) mod error;
 mod fill;
+mod full_pools;
 mod label_sums;
 mod loss_denominator;
 mod mates;

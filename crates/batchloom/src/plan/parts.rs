@@ -10,6 +10,8 @@ pub struct Parts {
     pub starts: Vec<u32>,
     /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
     pub sizes: Vec<u32>,
+    /// The end of each row among these parts, if batches are rows of one shape. Rows that are empty are not listed.
+    pub row_ends: Vec<u32>,
 }
 
 /// The contents of a batch in numbers.
@@ -51,8 +53,13 @@ impl Measure {
 impl Parts {
     /// `len` parts: the first parts, or all parts and then the first parts again.
     pub(super) fn fit(self, len: Option<u64>) -> Self {
-        let Self { samples, starts, sizes } = self;
-        Self { samples: fit_len(samples, len), starts: fit_len(starts, len), sizes: fit_len(sizes, len) }
+        let Self { samples, starts, sizes, row_ends } = self;
+        Self {
+            samples: fit_len(samples, len),
+            starts: fit_len(starts, len),
+            sizes: fit_len(sizes, len),
+            row_ends,
+        }
     }
 
     /// The parts of samples that are not in `banned`, which is in ascending order.
@@ -63,7 +70,7 @@ impl Parts {
         self.choose(|sample| banned.binary_search(&sample).is_err())
     }
 
-    /// The parts of some samples.
+    /// The parts of some samples, without their rows.
     pub(super) fn choose(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
         let mut chosen = Self::default();
         for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {

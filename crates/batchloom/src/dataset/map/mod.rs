@@ -674,7 +674,7 @@ fn describing_fields(
         (false, _) => Vec::new(),
         (true, true) => vec![
             ("cu_seqlens", Arc::new(Boundaries)),
-            ("position_ids", Arc::new(Positions)),
+            ("position_ids", Arc::new(Positions { continues: rule.continues() })),
             ("segment_ids", Arc::new(Segments)),
         ],
         (true, false) => {

@@ -506,7 +506,7 @@ impl Kind for SequenceDataset {
         let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
             true => vec![
                 ("cu_seqlens", Arc::new(Boundaries)),
-                ("position_ids", Arc::new(Positions)),
+                ("position_ids", Arc::new(Positions { continues: rule.continues() })),
                 ("segment_ids", Arc::new(Segments)),
             ],
             false => {
