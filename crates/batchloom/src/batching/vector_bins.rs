@@ -25,7 +25,7 @@ const LARGE: i64 = 4;
 
 /// The samples that fill up a bin at most, and those that are looked at in vain for each.
 const FILLING: usize = 16;
-const LOOKS: usize = 16;
+const LOOKS: usize = 8;
 
 /// The bin of each sample of a pool. None exceeds a limit alone, and no limit exceeds 2^28. A bin holds at most
 /// `max_samples`. Samples come in the order of the pool, or (`decreasing`) from the largest to the smallest.
@@ -38,12 +38,13 @@ pub(super) fn fill_bins(pool: PoolBudgets<'_>, max_samples: Option<u32>, decreas
     filling.finish()
 }
 
-/// Samples with their shares of each limit.
+/// Samples, and the limits of a bin.
 struct Items<'a> {
     limits: Vec<u32>,
-    /// For each sample: its sizes, and the share that each is of the limit.
+    /// The share of each limit that one element takes.
+    scales: Vec<u64>,
+    /// The sizes of the first sample by each limit, those of the second, and so on.
     sizes: Cow<'a, [u32]>,
-    shares: Vec<u32>,
     /// For each sample: twice the limit of which it takes the largest share, and one more if it is large; and this share.
     kinds: Vec<u8>,
     largest: Vec<u32>,
@@ -64,13 +65,11 @@ impl<'a> Items<'a> {
         let scales: Vec<u64> =
             limits.iter().map(|&limit| (1 << (UNIT_BITS + 32)) / u64::from(limit)).collect();
         let samples = sizes.len() / limits.len();
-        let (mut shares, mut kinds) = (Vec::with_capacity(sizes.len()), Vec::with_capacity(samples));
-        let mut largest = Vec::with_capacity(samples);
+        let (mut kinds, mut largest) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
         for row in sizes.chunks_exact(limits.len()) {
             let (mut most, mut of) = (0, 0);
             for (limit, (&size, &scale)) in (0_u8..).zip(row.iter().zip(&scales)) {
                 let share = share(size, scale);
-                shares.push(share);
                 if share > most {
                     (most, of) = (share, limit);
                 }
@@ -78,7 +77,7 @@ impl<'a> Items<'a> {
             kinds.push(2 * of + u8::from(i64::from(most) > UNIT / LARGE));
             largest.push(most);
         }
-        Self { limits, sizes, shares, kinds, largest }
+        Self { limits, scales, sizes, kinds, largest }
     }
 
     fn len(&self) -> usize {
@@ -87,10 +86,6 @@ impl<'a> Items<'a> {
 
     fn sizes(&self, item: usize) -> &[u32] {
         &self.sizes[item * self.limits.len()..(item + 1) * self.limits.len()]
-    }
-
-    fn shares(&self, item: usize) -> &[u32] {
-        &self.shares[item * self.limits.len()..(item + 1) * self.limits.len()]
     }
 
     /// The samples of each kind, in the order in which bins take them, large ones from the largest to the smallest. Samples
@@ -104,7 +99,10 @@ impl<'a> Items<'a> {
         }
         for (kind, list) in lists.iter_mut().enumerate() {
             if decreasing || kind % 2 == 1 {
-                list.sort_unstable_by_key(|&item| (Reverse(self.largest[to_index(item)]), item));
+                let key = |&item: &u32| u64::from(!self.largest[to_index(item)]) << 32 | u64::from(item);
+                let mut keys: Vec<u64> = list.iter().map(key).collect();
+                keys.sort_unstable();
+                list.iter_mut().zip(keys).for_each(|(item, key)| *item = low(key));
             }
         }
         lists
@@ -118,6 +116,11 @@ impl<'a> Items<'a> {
 )]
 fn share(size: u32, scale: u64) -> u32 {
     ((u64::from(size) * scale) >> 32) as u32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the lower half of a key")]
+fn low(key: u64) -> u32 {
+    key as u32
 }
 
 /// The level of a share on a shelf.
@@ -156,8 +159,9 @@ impl<'a> Filling<'a> {
         let limits = items.limits.len();
         let lists = items.list_kinds(decreasing);
         let mut left_of_limit = vec![0; limits];
-        for shares in items.shares.chunks_exact(limits) {
-            left_of_limit.iter_mut().zip(shares).for_each(|(left, &share)| *left += i64::from(share));
+        for sizes in items.sizes.chunks_exact(limits) {
+            let shares = sizes.iter().zip(&items.scales).map(|(&size, &scale)| share(size, scale));
+            left_of_limit.iter_mut().zip(shares).for_each(|(left, share)| *left += i64::from(share));
         }
         let sum = |list: &Vec<u32>| list.iter().map(|&item| i64::from(items.largest[to_index(item)])).sum();
         let left_of_kind: Vec<i64> = lists.iter().map(sum).collect();
@@ -264,8 +268,7 @@ impl<'a> Filling<'a> {
 
     /// The largest sample of the kinds of a limit that fits what is free, if it is among the first that are looked at.
     fn find_largest(&mut self, limit: usize) -> Option<u32> {
-        let scale = (1 << (UNIT_BITS + 32)) / u64::from(self.items.limits[limit]);
-        let highest = level(share(self.free[limit], scale).into());
+        let highest = level(share(self.free[limit], self.items.scales[limit]).into());
         let (mut entry, mut looks) = (self.shelves[limit].highest(highest), 0);
         while let Some(Entry { number, .. }) = entry {
             if self.bin_of[to_index(number)] != u32::MAX {
@@ -303,11 +306,11 @@ impl<'a> Filling<'a> {
         let item = to_index(item);
         self.bin_of[item] = self.bins;
         self.left -= 1;
-        for (limit, (&size, &share)) in self.items.sizes(item).iter().zip(self.items.shares(item)).enumerate()
-        {
+        for (limit, (&size, &scale)) in self.items.sizes(item).iter().zip(&self.items.scales).enumerate() {
+            let share = i64::from(share(size, scale));
             self.free[limit] = self.free[limit].saturating_sub(size);
-            self.left_of_limit[limit] -= i64::from(share);
-            self.wanted_of_limit[limit] -= i64::from(share);
+            self.left_of_limit[limit] -= share;
+            self.wanted_of_limit[limit] -= share;
         }
         let kind = usize::from(self.items.kinds[item]);
         self.left_of_kind[kind] -= i64::from(self.items.largest[item]);
