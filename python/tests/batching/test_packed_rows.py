@@ -358,7 +358,7 @@ def test_devices_keep_the_addresses_of_rows():
     rule = bl.Packing(32, rows=2, rests="continue")
     options = {"batching": rule, "shuffle": True, "labels": "x", "seed": 3}
     dataset = bl.SequenceDataset(x=[torch.arange(size) for size in sizes], y=torch.arange(60))
-    static = bl.DataLoader(dataset, device="cpu", static_buffers=True, **options)
+    static = bl.DataLoader(dataset, device="cpu", buffers="static", **options)
     plain, addresses = list(bl.DataLoader(dataset, **options)), set()
     for batch, expected in zip(static, plain, strict=True):
         addresses.add(tuple((name, value.data_ptr()) for name, value in batch.items() if torch.is_tensor(value)))

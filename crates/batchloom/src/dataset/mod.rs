@@ -2,6 +2,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+pub(crate) mod collated;
 pub(crate) mod collation;
 mod concatenated;
 mod counts;

@@ -13,11 +13,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::chunk_pools::find_pools;
 use super::full_pools::{Border, FullPools, Span};
-use super::parts::{Measure, Parts};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes, Union};
+use crate::batching::{Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
@@ -528,64 +527,6 @@ impl Epoch {
                 }
                 take(&samples);
             }
-        }
-    }
-
-    /// Counts the contents of a batch.
-    pub(super) fn measure(&self, parts: &Parts) -> Measure {
-        let Some(sizes) = &self.recipe.options.sizes else {
-            let count = parts.samples.len() as u64;
-            return Measure {
-                samples: count,
-                parts: count,
-                real: count,
-                padded: count,
-                length: 1,
-                ..Measure::default()
-            };
-        };
-        let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
-        let rule = &self.recipe.options.rule;
-        let splits = rule.splits();
-        for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
-            measure.real += u64::from(taken);
-            measure.samples += u64::from(start == 0 || !splits);
-            if start > 0 && splits {
-                continue;
-            }
-            let size = sizes.as_slice()[length(sample)];
-            let kept = if splits { rule.count_taken(size) } else { taken };
-            measure.truncated += u64::from(kept < size);
-            measure.truncated_tokens += u64::from(size - kept);
-            measure.split += u64::from(taken < kept);
-        }
-        if let Some(shape) = rule.row_shape() {
-            return Measure { padded: shape.elements(), shape: shape.elements(), ..measure };
-        }
-        if self.recipe.packs() {
-            return Measure { padded: measure.real, shape: measure.real, ..measure };
-        }
-        (measure.length, measure.shape) = self.padded_sample(sizes, parts);
-        Measure { padded: measure.length.saturating_mul(measure.parts), ..measure }
-    }
-
-    /// The number of elements of a padded sample, and a number that identifies its shape.
-    fn padded_sample(&self, sizes: &Sizes, parts: &Parts) -> (u64, u64) {
-        if sizes.dimensions() == 1 {
-            let length = self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0));
-            return (length, length);
-        }
-        let multiple_of = self.recipe.options.rule.multiple_of();
-        let mut union = Union::default();
-        parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
-        (union.elements(multiple_of), union.name(multiple_of))
-    }
-
-    /// The shape of a batch, on which its cost depends.
-    pub(super) fn batch_shape<'a>(&self, parts: &'a Parts, measure: &Measure) -> BatchShape<'a> {
-        match self.recipe.packs() {
-            true => BatchShape::Packed(&parts.sizes),
-            false => BatchShape::Padded { samples: measure.parts, length: measure.length },
         }
     }
 

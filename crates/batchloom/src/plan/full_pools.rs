@@ -45,7 +45,7 @@ impl FullPools {
             let left = self.batch - elements;
             (elements, samples) = ((elements + u64::from(size)) % self.batch, samples + 1);
             let is_last = sizes.peek().is_none();
-            if samples >= self.in_pool && left <= u64::from(size) && !(is_last && left == u64::from(size)) {
+            if samples >= self.in_pool && left <= u64::from(size) && !is_last {
                 let start = u32::try_from(left).unwrap_or(u32::MAX);
                 let is_whole = start == size;
                 borders.push(if is_whole { Border::from(position + 1) } else { Border { position, start } });

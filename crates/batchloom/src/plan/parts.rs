@@ -1,4 +1,4 @@
-//! The contents of a batch: the parts of samples that it holds, and their numbers.
+//! The contents of a batch: the parts of samples that it holds.
 
 /// The samples of a batch, and the elements that it takes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,42 +12,6 @@ pub struct Parts {
     pub sizes: Vec<u32>,
     /// The end of each row among these parts, if batches are rows of one shape. Rows that are empty are not listed.
     pub row_ends: Vec<u32>,
-}
-
-/// The contents of a batch in numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Measure {
-    /// Samples that begin in the batch.
-    pub(super) samples: u64,
-    /// Samples in the batch, and parts of samples.
-    pub(super) parts: u64,
-    /// Elements that are data.
-    pub(super) real: u64,
-    /// Elements with padding.
-    pub(super) padded: u64,
-    /// Elements of one padded sample.
-    pub(super) length: u64,
-    /// A number that identifies the shape of one padded sample.
-    pub(super) shape: u64,
-    /// Samples that are truncated, and the elements that this costs.
-    pub(super) truncated: u64,
-    pub(super) truncated_tokens: u64,
-    /// Samples that begin in the batch and continue in later ones.
-    pub(super) split: u64,
-}
-
-impl Measure {
-    /// The same batch without some of its members; their places stay.
-    pub(super) fn without(self, members: &Self) -> Self {
-        Self {
-            samples: self.samples - members.samples,
-            real: self.real - members.real,
-            truncated: self.truncated - members.truncated,
-            truncated_tokens: self.truncated_tokens - members.truncated_tokens,
-            split: self.split - members.split,
-            ..self
-        }
-    }
 }
 
 impl Parts {

@@ -9,7 +9,8 @@ use super::Plan;
 use super::budget_stats::{BudgetStats, BudgetSums};
 use super::chunk_stats::ChunkStats;
 use super::mates::rank_correlation;
-use super::parts::{Measure, Parts};
+use super::measure::Measure;
+use super::parts::Parts;
 use super::pool::length;
 use super::step_spread::StepSpread;
 #[cfg(feature = "report")]

@@ -31,7 +31,8 @@ pub use reading::{
 };
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, form_one};
+use super::collated::{Collated, CollatedAhead};
+use super::collation::{CollateOptions, Collation, Index, Ragged, form_one};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
