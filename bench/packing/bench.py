@@ -1,8 +1,9 @@
-"""Measure batches that concatenate samples: rows of one shape.
+"""Measure batches that concatenate samples: rows of one shape, and several budgets.
 
-    python -m bench packing [--only rows] [--rounds 5] [--scale 0.02] [--output FILE]
+    python -m bench packing [--only budgets] [--rounds 5] [--scale 0.02] [--output FILE]
 
-A part a file, each with its promises: ``rows`` is rows of one shape, beside packs and a loader that cuts documents off.
+A part a file, each with its promises: ``rows`` is rows of one shape, beside packs and a loader that cuts documents off;
+``budgets`` is batches with several budgets, beside the bound of linear programming.
 Each part has a file of results.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 from bench.harness.command import arguments, is_whole, wanted
 from bench.harness.record import write
+from bench.packing.budgets import measure_budgets
 from bench.packing.rows import measure_rows
 
-PARTS = {"rows": measure_rows}
+PARTS = {"rows": measure_rows, "budgets": measure_budgets}
 
 
 def main() -> None:
