@@ -66,7 +66,7 @@ __all__ = [
 __version__: str
 
 # The sizes of samples, and those with names: none for the first ones; and whether batches pad what they count.
-GivenSizes = tuple[Tensor, Sequence[tuple[str, Tensor | None, bool]]]
+_GivenSizes = tuple[Tensor, Sequence[tuple[str, Tensor | None, bool]]]
 
 def borrow(object: Any, field: str) -> Tensor: ...
 def are_numbers(object: Any) -> bool: ...
@@ -74,7 +74,7 @@ def are_rows(object: Any) -> bool: ...
 def borrow_lists(object: Any, field: str) -> tuple[ChunkedTensor, Tensor]: ...
 def borrow_rows(object: Any, field: str) -> ChunkedTensor: ...
 def compare(
-    sizes: GivenSizes,
+    sizes: _GivenSizes,
     rules: Sequence[Rule] | None,
     world_size: int,
     max_tokens: int | None,
@@ -185,7 +185,7 @@ class Dataset:
         processes: Processes | None,
         whole: bool,
         samples: int,
-        sizes: GivenSizes | None,
+        sizes: _GivenSizes | None,
         variable: list[str] | None,
         skips: bool,
     ) -> Dataset: ...
@@ -193,7 +193,7 @@ class Dataset:
     def in_chunks(
         reader: Any,
         chunk_sizes: Tensor,
-        lengths: GivenSizes | None,
+        lengths: _GivenSizes | None,
         variable: list[str] | None,
         skips: bool,
         chunks_open: int | None,

@@ -19,12 +19,14 @@ class Budgets(Mapping[str, int]):
         limits: The limits by name.
 
     Raises:
-        ArgumentError: A name is no text, or a limit is below 1.
+        ArgumentError: There are none, a name is no text, or a limit is below 1.
     """
 
     __slots__ = ("_limits",)
 
     def __init__(self, limits: Mapping[str, int]) -> None:
+        if not limits:
+            raise ArgumentError("max_tokens has no budgets; expected a number, or a limit for each of some names")
         for name in limits:
             if not isinstance(name, str) or not name:
                 raise ArgumentError(f"max_tokens has a budget for {name!r}; expected the name of sizes")

@@ -204,9 +204,9 @@ class Packing:
     Each pool is packed by best fit, anew in every epoch when shuffled.
 
     Args:
-        max_tokens: The most elements in a batch, or in a row, at most 2**28; or several budgets by the names of sizes, as
-            ``{"text": 8192, "patches": 16384, "images": 48}``. A batch exceeds none of them. (Names are those of fields
-            that vary in length, and of the ``sizes`` of a dataset.)
+        max_tokens: The most elements in a batch, or in a row, at most 2**28; or several budgets by the names of sizes,
+            as ``{"text": 8192, "patches": 16384, "images": 48}``. A batch exceeds none of them. (Names are those of
+            fields that vary in length, and of the ``sizes`` of a dataset.)
         max_samples: The most samples in a batch, or in a row. ``None`` takes any number in a batch. In a row it takes a
             sixteenth of ``max_tokens``: at least 64, but no more than ``max_tokens``.
         oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"drop"``, ``"truncate"``, or

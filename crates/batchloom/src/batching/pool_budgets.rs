@@ -33,6 +33,12 @@ impl<'a> PoolBudgets<'a> {
         self.rows.chunks_exact(self.facts.len())
     }
 
+    /// The sizes that samples are sorted by, if a budget counts them.
+    pub(crate) fn primary(self) -> Option<Vec<u32>> {
+        let column = self.facts.iter().position(|facts| facts.is_primary)?;
+        Some(self.each().map(|row| row[column]).collect())
+    }
+
     /// Returns true if a sample of these sizes exceeds no budget alone.
     pub(super) fn fits(&self, row: &[u32]) -> bool {
         self.facts.iter().zip(row).all(|(facts, &size)| u64::from(size) <= facts.limit)

@@ -23,6 +23,9 @@ const UNIT: i64 = 1 << UNIT_BITS;
 /// The part of a bin above which a sample is large, and by which a bin may exceed its part of a kind.
 const LARGE: i64 = 4;
 
+/// The most samples in a bin: a share of one element is not 0.
+const MOST_SAMPLES: u32 = 1 << UNIT_BITS;
+
 /// The samples that fill up a bin at most, and those that are looked at in vain for each.
 const FILLING: usize = 16;
 const LOOKS: usize = 8;
@@ -58,7 +61,7 @@ impl<'a> Items<'a> {
             None => Cow::Borrowed(pool.rows),
             // A limit of samples is a budget of which each takes one.
             Some(most) => {
-                limits.push(most);
+                limits.push(most.min(MOST_SAMPLES));
                 pool.each().flat_map(|row| row.iter().copied().chain([1])).collect()
             }
         };

@@ -424,13 +424,15 @@ impl Epoch {
         }
         let mut samples = vec![0; count];
         self.draws.fill(positions.start, &mut samples);
-        let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
+        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
+        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
+        let gathered = budgets.and_then(PoolBudgets::primary);
+        let look_up = || samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
+        let gathered: Vec<u32> = gathered.unwrap_or_else(look_up);
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
-        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
-        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
         let batches = self.cut_sizes(&span, &gathered, extents, budgets, together);
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
