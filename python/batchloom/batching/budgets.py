@@ -26,7 +26,7 @@ class Budgets(Mapping[str, int]):
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         if not limits:
-            raise ArgumentError("max_tokens has no budgets; expected a number, or a limit for each of some names")
+            raise ArgumentError(f"max_tokens is {limits!r}; expected a number, or a limit for each of some names")
         for name in limits:
             if not isinstance(name, str) or not name:
                 raise ArgumentError(f"max_tokens has a budget for {name!r}; expected the name of sizes")

@@ -231,10 +231,11 @@ def test_samples_on_demand_and_in_chunks():
             rows = numpy.asarray(dataset.indices)[batch] if len(dataset) < len(LENGTHS) else batch
             assert nodes[rows].sum() <= 20
             assert edges[rows].sum() <= 40
-    twice = bl.DataLoader(bl.ConcatDataset([made, made]), batching=rule).plan()
+    twice = bl.DataLoader(bl.Mixture({"a": made, "b": made}), batching=rule, shuffle=True).plan()
     assert max(edges[batch % len(edges)].sum() for batch in twice) <= 40
+    assert twice.stats()["budgets"].keys() == {"nodes", "edges"}
     for batch in bl.DataLoader(made, batching=rule, output="numpy"):
-        assert edges[batch["index"]].sum() <= 40
+        assert edges[batch[-1]].sum() <= 40
     found = bl.compare({"nodes": nodes, "edges": edges}, [rule, bl.Packing(20)])
     assert found.rules[0].stats["binding"] in ("nodes", "edges")
 
@@ -307,11 +308,11 @@ def test_bad_input_is_refused_before_the_first_batch():
         for rule in (bl.Packing, bl.TokenBudget):
             with refused(bl.ArgumentError, "max_tokens" if limits and len(limits) < 9 else "budgets"):
                 rule(limits)
-    with refused(bl.ArgumentError, 2**29):
+    with refused(bl.ArgumentError, str(2**29)):
         bl.Packing({"x": 2**29})
     for option in ({"rows": 2}, {"rests": "continue"}):
         with refused(bl.ArgumentError, *option):
             bl.Plan(sizes={"x": [1, 2]}, batching=bl.Packing({"x": 5}, **option))
-    with refused(bl.ArgumentError, "TokenBudget", 2):
+    with refused(bl.ArgumentError, "TokenBudget", "2"):
         images = bl.SequenceDataset(x=[numpy.zeros((2, 3)), numpy.zeros((4, 1))])
         bl.DataLoader(images, batching=bl.TokenBudget({"x": 30})).plan()
