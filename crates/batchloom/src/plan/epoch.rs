@@ -29,8 +29,15 @@ const CUT_BYTES: usize = 64;
 /// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
 /// batches of a window of pools are put together.
 const EVEN_BYTES: usize = 64;
-const BUDGET_BYTES: usize = 32;
 const WINDOW_BYTES: usize = 48;
+
+/// The bytes that a part of a sample takes beside these while rows are put together.
+const ROW_BYTES: usize = 64;
+
+/// The bytes that a sample takes beside these, and beside its sizes by each budget, while bins have several limits.
+const BUDGET_BYTES: usize = 32;
+
+/// The bytes that a pool takes while pools are counted.
 const POOL_BYTES: usize = 32;
 
 /// The number of samples that are drawn at once.
@@ -260,6 +267,9 @@ impl Epoch {
             _ => 0,
         };
         let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
+        let is_in_rows =
+            self.recipe.options.rule.continues() || self.recipe.options.rule.row_shape().is_some();
+        let even = even + if is_in_rows { ROW_BYTES } else { 0 };
         let budgeted =
             self.recipe.budgeted.as_ref().map_or(0, |budgeted| BUDGET_BYTES + 3 * budgeted.sample_bytes());
         let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
