@@ -22,8 +22,7 @@ use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
 use crate::{Result, memory};
 
-/// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
-/// while pools are counted.
+/// The most bytes that a sample takes while the batches of its pool are made, beside its extents.
 const CUT_BYTES: usize = 64;
 
 /// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
