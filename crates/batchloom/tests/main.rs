@@ -12,6 +12,7 @@ mod balance;
 mod bans;
 mod batches;
 mod block_masks;
+mod budgets;
 mod chunk_reader;
 mod chunk_window;
 mod chunked_tensors;

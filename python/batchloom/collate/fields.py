@@ -195,9 +195,11 @@ class Fields:
         """Return the types of the fields that are padded, by name: all of them in rows of one shape."""
         if self._source.is_on_demand:
             return {}
-        padded, names = self._source.padded_fields(), self.namer.names
-        in_rows = isinstance(self._rule, Packing) and self._rule.rows is not None
-        return {**names.dtypes, **padded} if in_rows and isinstance(names, FieldNames) else padded
+        padded = self._source.padded_fields()
+        if not (isinstance(self._rule, Packing) and self._rule.rows is not None):
+            return padded
+        names = self.namer.names
+        return {**names.dtypes, **padded} if isinstance(names, FieldNames) else padded
 
     def _require_alone(self, pads_to_longest: bool) -> None:
         """Refuse options that a function of whole batches leaves no room for."""

@@ -22,7 +22,7 @@ from batchloom.dataset.tables import Fields, read_field, read_table, use_attenti
 from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
-from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
+from batchloom.samples.sizes import Sizes, check_named, check_sizes, longest, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -88,7 +88,10 @@ class SequenceDataset(Dataset[Dicts]):
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
             names.
         fields: The fields by name.
-        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
+        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample. Or a dict of further
+            sizes by name, for rules with several budgets, as ``{"patches": patches}``: one number for each sample, or
+            the name of the field that has these lengths. Fields that vary in length need none: a budget has the name of
+            the field.
         own_lengths: The names of variable fields with other sizes than the rest.
         of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
             is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
@@ -170,13 +173,18 @@ class SequenceSamples(StoredSamples):
         self.fields = fields = use_attention_mask(fields, own_lengths)
         self._require_free(fields)
         self._require_sequences()
-        self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
+        named = isinstance(sizes, Mapping)
+        self._own = None if sizes is None or named else numpy.array(check_sizes(sizes, "sizes"))
+        self._named = _read_named(sizes) if named else {}
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
             for name, field in self.fields.items()
         ]
         own = None if self._own is None else _native.borrow(self._own, "sizes")
-        self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of)
+        further = [
+            (name, each if isinstance(each, str) else _native.borrow(each, name)) for name, each in self._named.items()
+        ]
+        self._engine = _native.Dataset.sequences(native, own, further, self.own_lengths, of)
         self._sizes = read_sizes(self._engine.sizes())
         arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
         watched = (each for field in self.fields.values() if isinstance(field, ObjectField) for each in field.maps)
@@ -236,7 +244,8 @@ class SequenceSamples(StoredSamples):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.given, self._own, self.own_lengths, self.of)
+        sizes = self._named or None if self._own is None else self._own
+        return _rebuild, (self.given, sizes, self.own_lengths, self.of)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -245,8 +254,9 @@ class SequenceSamples(StoredSamples):
             return super().narrow_recipe()
         first, end = selection.range
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
-        own = None if self._own is None else self._own[first:end]
-        return (_rebuild, (fields, own, self.own_lengths, self.of)), selection.cut(*selection.range)
+        named = {name: each if isinstance(each, str) else each[first:end] for name, each in self._named.items()}
+        sizes = named or None if self._own is None else self._own[first:end]
+        return (_rebuild, (fields, sizes, self.own_lengths, self.of)), selection.cut(*selection.range)
 
     @property
     @override
@@ -334,6 +344,13 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
             else:
                 fields[name] = ragged.Fixed(add_conversion(options, name, partial(resident.rows_of, field)))
         return ragged.Ragged(fields, options, self.samples.extras.is_packed)
+
+
+def _read_named(given: Mapping[Any, Any]) -> dict[str, Sizes | str]:
+    """Return further sizes by name: numbers, or the names of fields that have these lengths."""
+    numbers = {name: each for name, each in given.items() if not isinstance(each, str)}
+    checked = check_named(numbers, "sizes") if numbers or not given else {}
+    return {name: checked.get(name, each) for name, each in given.items()}
 
 
 def _names(own_lengths: Any) -> list[str]:

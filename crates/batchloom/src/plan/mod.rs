@@ -6,11 +6,14 @@
 
 mod banned;
 mod bans;
+mod budget_stats;
 mod builder;
 mod chunk_pools;
 mod chunk_reads;
 mod chunk_stats;
 mod conflicts;
+#[cfg(feature = "report")]
+mod dealt;
 mod epoch;
 pub(crate) mod error;
 mod fill;
@@ -34,6 +37,7 @@ mod step_spread;
 mod update;
 
 pub use bans::{Ban, Banned};
+pub use budget_stats::{BudgetFill, BudgetStats};
 pub use builder::PlanBuilder;
 pub use chunk_stats::ChunkStats;
 pub use options::PlanOptions;
