@@ -28,7 +28,7 @@ const MOST_SAMPLES: u32 = 1 << UNIT_BITS;
 
 /// The samples that fill up a bin at most, and those that are looked at in vain for each.
 const FILLING: usize = 16;
-const LOOKS: usize = 8;
+const LOOKS: usize = 16;
 
 /// The bin of each sample of a pool. None exceeds a limit alone, and no limit exceeds 2^28. A bin holds at most
 /// `max_samples`. Samples come in the order of the pool, or (`decreasing`) from the largest to the smallest.

@@ -45,7 +45,7 @@ fn as_map<S: Serializer>(budgets: &[BudgetFill], serializer: S) -> Result<S::Ok,
 /// Sums of the sizes of batches by each budget.
 #[derive(Default)]
 pub(super) struct BudgetSums {
-    /// What budgets count, and what they would count without padding.
+    /// The sizes as budgets count them, and without padding.
     counted: Vec<u64>,
     real: Vec<u64>,
 }
