@@ -14,7 +14,7 @@ pub struct BudgetStats {
     /// The budgets, in the order of their names.
     #[serde(serialize_with = "as_map")]
     pub budgets: Vec<BudgetFill>,
-    /// The budget of which batches are fullest. No other one decides how many batches there are.
+    /// The budget that batches fill most.
     pub binding: String,
     /// The share of that budget that batches fill.
     pub binding_fill: f64,
