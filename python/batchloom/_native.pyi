@@ -147,9 +147,11 @@ class Rule:
 @final
 class Sequences:
     @staticmethod
-    def from_offsets(field: str, values: Tensor | ChunkedTensor, offsets: Tensor) -> Sequences: ...
+    def from_offsets(field: str, values: Tensor | ChunkedTensor, offsets: Tensor, is_guessed: bool) -> Sequences: ...
     @staticmethod
-    def from_shapes(field: str, values: Tensor, shapes: Tensor) -> Sequences: ...
+    def from_shapes(field: str, values: Tensor, shapes: Tensor, dim: int | None) -> Sequences: ...
+    @property
+    def varying(self) -> list[int]: ...
     @property
     def frame(self) -> list[int | None]: ...
     @property
@@ -172,8 +174,9 @@ class Dataset:
     def sequences(
         fields: Sequence[tuple[str, Sequences | Tensor | ChunkedTensor]],
         own: Tensor | None,
-        own_lengths: list[str],
+        own_lengths: list[tuple[str, list[str]]],
         size_of: str,
+        concatenated: bool,
     ) -> Dataset: ...
     @staticmethod
     def on_demand(
@@ -498,6 +501,7 @@ class Loader:
         pad_edges: list[str] = ...,
         left_out: list[str] = ...,
         loss: str | None = ...,
+        offset_by: list[tuple[str, str]] = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

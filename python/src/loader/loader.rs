@@ -35,7 +35,7 @@ impl Loader {
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
         slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new(),
-        loss=None
+        loss=None, offset_by=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -60,6 +60,7 @@ impl Loader {
         pad_edges: Vec<String>,
         left_out: Vec<String>,
         loss: Option<&str>,
+        offset_by: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .options(options.engine()?)
@@ -77,6 +78,9 @@ impl Loader {
         }
         for field in pad_edges {
             builder = builder.pad_edge(field);
+        }
+        for (field, by) in offset_by {
+            builder = builder.offset_by(field, by);
         }
         if let Some(field) = labels {
             builder = builder.labels(field);

@@ -7,6 +7,7 @@ mod concatenated;
 mod counts;
 pub(crate) mod error;
 mod groups;
+mod index_offsets;
 pub(crate) mod kind;
 mod label_counts;
 mod located;

@@ -11,6 +11,7 @@ use crate::collate::{BySource, Form, LossWeight, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
+use crate::dataset::error::OffsetCause;
 use crate::order::{Key, Permutation, Purpose, RunEpoch};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
@@ -41,6 +42,9 @@ impl Fields {
             collation.require_own_sizes()?;
         }
         if dataset.kind().reader().is_some() {
+            if let Some((field, _)) = options.offset_by.first() {
+                return Err(OffsetCause::OnDemand { field: field.clone() }.into());
+            }
             // Fields are known, and options for them looked at, once samples are read.
             let fields = Self::with_marks(collation, plan, None)?;
             return Ok(Self { loss: options.loss, ..fields });
@@ -49,7 +53,7 @@ impl Fields {
         let options = collation.with_typed_padding(options)?;
         let slotted = collation.with_slots(&options)?;
         let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
-        let fields = Self::with_marks(slotted.cast(&options)?, plan, None)?;
+        let fields = Self::with_marks(slotted.cast(&options)?.with_offsets(&options)?, plan, None)?;
         Ok(fields.with_loss(options.loss, labels, Arc::default())?.without(&options.left_out, 0))
     }
 
