@@ -7,7 +7,7 @@ from importlib import import_module
 
 CHAPTERS = (
     "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand",
-    "randomness", "mixtures", "balance", "compare", "burn", "device", "resume", "forecasting_libraries",
+    "packing", "randomness", "mixtures", "balance", "compare", "burn", "device", "resume", "forecasting_libraries",
 )  # fmt: skip
 
 

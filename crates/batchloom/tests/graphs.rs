@@ -62,20 +62,20 @@ fn edge_index(graphs: &[Graph]) -> Sequences {
     Sequences::along("edge_index", &Tensor::from_vec(ends, &[count]).unwrap(), &shapes, 2, 1).unwrap()
 }
 
-/// Nodes with features, edges with their ends and a weight, the root of each graph, and a target for each.
+/// Nodes with features, edges with their ends and a length, the root of each graph, and a target for each.
 fn builder(graphs: &[Graph]) -> batchloom::dataset::SequenceDatasetBuilder {
     let all: usize = graphs.iter().map(nodes).sum();
     let x = Tensor::from_vec((0..(all * FEATURES) as i32).collect(), &[all, FEATURES]).unwrap();
-    let weights: usize = graphs.iter().map(edges).sum();
-    let weight = Tensor::from_vec((0..weights as i32).collect(), &[weights]).unwrap();
+    let count: usize = graphs.iter().map(edges).sum();
+    let spans = Tensor::from_vec((0..count as i32).collect(), &[count]).unwrap();
     let roots = graphs.iter().map(|graph| graph.0.saturating_sub(1) as i64).collect();
     SequenceDataset::new()
         .variable("x", Sequences::new("x", x, &starts(graphs, nodes)).unwrap())
         .variable("edge_index", edge_index(graphs))
-        .variable("weight", Sequences::new("weight", weight, &starts(graphs, edges)).unwrap())
+        .variable("length", Sequences::new("length", spans, &starts(graphs, edges)).unwrap())
         .fixed("root", Tensor::from_vec(roots, &[graphs.len()]).unwrap())
         .fixed("y", Tensor::from_vec((0..graphs.len() as i64).collect(), &[graphs.len()]).unwrap())
-        .shared_lengths("edges", ["edge_index", "weight"])
+        .shared_lengths("edges", ["edge_index", "length"])
 }
 
 fn values<T: Element>(batch: &Batch, field: &str) -> Vec<T> {
@@ -91,7 +91,7 @@ fn check(graphs: &[Graph], batch: &Batch, banned: &[u64], fillers: usize) {
         // Fillers have no number there, and repeat graphs of the batch.
         _ => values::<i64>(batch, "y").iter().map(|&graph| graph as usize).collect(),
     };
-    let (mut x, mut sources, mut targets, mut weight) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut x, mut sources, mut targets, mut spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut owners, mut ptr, mut offsets, mut roots) = (Vec::new(), vec![0], vec![0], Vec::new());
     for (number, &member) in members.iter().enumerate() {
         let (graph, before) = (&graphs[member], *ptr.last().unwrap());
@@ -102,7 +102,7 @@ fn check(graphs: &[Graph], batch: &Batch, banned: &[u64], fillers: usize) {
         for (edge, &(source, target)) in graph.1.iter().enumerate() {
             sources.push(kept(source) + before);
             targets.push(kept(target) + before);
-            weight.push(kept((first + edge) as i64) as i32);
+            spans.push(kept((first + edge) as i64) as i32);
         }
         roots.push(kept(i64::from(graph.0.saturating_sub(1))) + before);
         owners.extend(vec![number as i64; nodes(graph)]);
@@ -113,7 +113,7 @@ fn check(graphs: &[Graph], batch: &Batch, banned: &[u64], fillers: usize) {
     assert_eq!(batch.field("edge_index").unwrap().shape(), [2, sources.len()]);
     assert_eq!(values::<i32>(batch, "x"), x);
     assert_eq!(values::<i64>(batch, "edge_index"), [sources, targets].concat());
-    assert_eq!(values::<i32>(batch, "weight"), weight);
+    assert_eq!(values::<i32>(batch, "length"), spans);
     assert_eq!(values::<i64>(batch, "root"), roots);
     assert_eq!(values::<i64>(batch, "batch"), owners);
     assert_eq!(values::<i64>(batch, "ptr"), ptr);
@@ -152,7 +152,7 @@ proptest! {
         for batch in &loader {
             let batch = batch.unwrap();
             check(&graphs, &batch, &[], 0);
-            let (nodes, edges) = (values::<i64>(&batch, "batch").len(), values::<i32>(&batch, "weight").len());
+            let (nodes, edges) = (values::<i64>(&batch, "batch").len(), values::<i32>(&batch, "length").len());
             let bounded = match &size_of {
                 SizeOf::Max => nodes.max(edges),
                 SizeOf::Sum => nodes + edges,
@@ -356,7 +356,7 @@ fn what_makes_no_sense_is_refused() {
     let graphs: Vec<Graph> = vec![(2, vec![(0, 1)]), (3, vec![])];
     let dataset = || builder(&graphs).concatenated().build().unwrap();
     let by = |field: &str, by: &str| Loader::builder(dataset()).batch_size(2).offset_by(field, by);
-    let words = ["offset_by", "edge_index", "nodes", "x, edge_index, weight, edges"];
+    let words = ["offset_by", "edge_index", "nodes", "x, edge_index, length, edges"];
     refused(by("edge_index", "nodes").build(), Kind::Argument, &words);
     refused(by("edge_index", "y").build(), Kind::Argument, &["offset_by", "y"]);
     refused(by("nothing", "x").build(), Kind::Argument, &["field nothing"]);
@@ -376,7 +376,7 @@ fn what_makes_no_sense_is_refused() {
     let x = Sequences::new("x", x, &[0, 2, 5]).unwrap();
     let guessed = SequenceDataset::new().variable("x", x).variable("ends", ends).own_lengths(["ends"]);
     let guessed = Loader::builder(guessed.concatenated().build().unwrap()).offset_by("ends", "x");
-    refused(guessed.build(), Kind::Argument, &["offset_by", "field ends", "dim"]);
+    refused(guessed.build(), Kind::Argument, &["field ends", "one shape", "dim"]);
 
     let values = Tensor::from_vec(vec![0_i64; 8], &[8]).unwrap();
     let along = |shapes: &[u32], dimension| Sequences::along("ends", &values, shapes, 2, dimension);

@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_refused() {
     refused(table.build(), Kind::Argument, &["own_lengths", "index tables"]);
     let split = Packing::new(8).unwrap().oversize(PackedOversize::Split);
     let packed = Loader::builder(builder(&["target"]).build().unwrap()).rule(split);
-    refused(packed.build(), Kind::Argument, &["own_lengths", "packing", "target", "parts", "oversize"]);
+    refused(packed.build(), Kind::Argument, &["own_lengths", "Packing", "target", "parts", "oversize"]);
     let shared =
         |name: &str, fields: &[&str]| builder(&[]).shared_lengths(name, fields.iter().copied()).build();
     refused(shared("source", &["target"]), Kind::Argument, &["own_lengths", "source", "name"]);

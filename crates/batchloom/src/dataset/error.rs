@@ -35,6 +35,11 @@ causes! {
              whose samples are equally long"
         )]
         Ragged { field: String, sample: u64, found: Vec<u32>, first: String, expected: Vec<u32> } is Data,
+        #[error(
+            "all samples of field {field} have one shape, which does not tell the dimension that counts their elements; \
+             expected it to be given, as dim of the dataset"
+        )]
+        Dimension { field: String } is Argument of "dim",
         #[error("{rule} truncates or splits samples by their length; expected no sizes of your own beside it")]
         ForeignSizes { rule: &'static str } is Argument of "sizes",
         #[error(
@@ -106,12 +111,7 @@ causes! {
              expected a SequenceDataset, or a function that makes whole batches"
         )]
         OnDemand { field: String } is Argument of "offset_by",
-        #[error(
-            "offset_by: all samples of field {field} have one shape, which does not tell the dimension in which they are \
-             concatenated; expected it to be given, as dim of the dataset"
-        )]
-        Dimension { field: String } is Argument of "dim",
-        #[error("offset_by adds {field} to batches, and a field has this name; expected another name for that field")]
+        #[error("field {field} has the name of a field that offset_by adds to batches; expected another name")]
         Made { field: String } is Argument of "offset_by",
     }
 }

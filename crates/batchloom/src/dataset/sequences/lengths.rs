@@ -92,7 +92,13 @@ impl OwnLengths {
                 return Err(DatasetCause::OwnLengthsName { name, fields }.into());
             }
             let guide = names.iter().position(|name| shared.fields.contains(name)).unwrap_or(0);
-            check_extents(names, fields, guide, |name| shared.fields.contains(name), samples)?;
+            let checked = check_extents(names, fields, guide, |name| shared.fields.contains(name), samples);
+            let is_guessed =
+                |name: &&String| self.find_counted(name, names, fields).is_some_and(Sequences::is_guessed);
+            if let (Err(_), Some(field)) = (&checked, shared.fields.iter().find(is_guessed)) {
+                return Err(DatasetCause::Dimension { field: field.clone() }.into());
+            }
+            checked?;
         }
         Ok(())
     }

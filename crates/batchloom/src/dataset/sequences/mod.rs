@@ -463,7 +463,7 @@ impl SequenceDataset {
     fn require_dimensions(&self, options: &CollateOptions) -> Result<()> {
         for (field, _) in &options.offset_by {
             if self.sequences(field).is_some_and(Sequences::is_guessed) {
-                return Err(OffsetCause::Dimension { field: field.clone() }.into());
+                return Err(DatasetCause::Dimension { field: field.clone() }.into());
             }
         }
         Ok(())
