@@ -136,7 +136,7 @@ class SequenceDataset(Dataset[Dicts]):
         columns = {} if table is None else read_table(table, list_fields(lengths), dims)
         for name in (name for name in fields if name in columns):
             raise ArgumentError(f"field {name} is a column of the table, and is given by name; expected one of them")
-        self._samples = _rebuild(fields, sizes, lengths, of, layout, dims, columns)
+        self._samples = _rebuild(fields, sizes, lengths, of, layout, dims, {}, columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,6 +168,11 @@ class SequenceDataset(Dataset[Dicts]):
         """The size of a sample with fields of other sizes: ``"max"``, ``"sum"`` or the name of a field."""
         return self._samples.of
 
+    @property
+    def dim(self) -> dict[str, int]:
+        """The dimension in which samples of a field vary, for the fields for which it was given."""
+        return dict(self._samples.dims)
+
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._samples.fields.values())
         return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
@@ -181,12 +186,15 @@ class SequenceSamples(StoredSamples):
         own_lengths: The names of separate sizes, and the fields that share each of them.
         of: The size of a sample with such fields.
         layout: The layout of batches.
+        dims: The dimensions in which samples of fields vary, where they were given.
     """
 
     has_next_tokens = True
 
-    def __init__(self, fields: Fields, sizes: Any, own_lengths: OwnLengths, of: str, layout: str) -> None:
-        self.own_lengths, self.of, self.layout = own_lengths, of, layout
+    def __init__(
+        self, fields: Fields, sizes: Any, own_lengths: OwnLengths, of: str, layout: str, dims: dict[str, int]
+    ) -> None:
+        self.own_lengths, self.of, self.layout, self.dims = own_lengths, of, layout, dims
         self.fields = fields = use_attention_mask(fields, list_fields(own_lengths))
         self._require_free(fields)
         self._require_sequences()
@@ -255,11 +263,11 @@ class SequenceSamples(StoredSamples):
         self._sizes = read_sizes(self._engine.sizes())
 
     @property
-    def _options(self) -> tuple[OwnLengths, str, str, dict[str, int]]:
+    def _options(self) -> tuple[OwnLengths, str, str, dict[str, int], dict[str, int]]:
         """The arguments of a recipe after fields and sizes."""
         # Some of the samples may agree where all of them differ.
-        dims = {name: field.dim for name, field in self.variable.items() if field.dim is not None}
-        return self.own_lengths, self.of, self.layout, dims
+        found = {name: field.dim for name, field in self.variable.items() if field.dim is not None}
+        return self.own_lengths, self.of, self.layout, self.dims, found
 
     @override
     def recipe(self) -> Recipe:
@@ -383,10 +391,23 @@ def _rebuild(
     of: Any,
     layout: str,
     dims: dict[str, int],
+    found: dict[str, int],
     columns: Fields | None = None,
 ) -> SequenceSamples:
-    """Return the samples of fields, and of columns that were read."""
-    read = {**(columns or {}), **{name: read_field(name, data, dims.get(name)) for name, data in fields.items()}}
+    """Return the samples of fields, and of columns that were read.
+
+    Args:
+        fields: The fields.
+        sizes: Numbers instead of sizes.
+        own_lengths: The names of separate sizes.
+        of: The size of a sample with such fields.
+        layout: The layout of batches.
+        dims: The dimensions that were given.
+        found: The dimensions that were found where these samples were some of more.
+        columns: The columns.
+    """
+    known = {**found, **dims}
+    read = {**(columns or {}), **{name: read_field(name, data, known.get(name)) for name, data in fields.items()}}
     for name in dims:
         if not isinstance(read.get(name), Variable):
             known = [name for name, field in read.items() if isinstance(field, Variable)]
