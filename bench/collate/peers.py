@@ -193,7 +193,7 @@ def concatenate(corpus: Corpus, batches: Batches) -> Epochs:
     def epoch() -> Iterator[Batch]:
         for index, lengths, tokens, boundaries in joined(corpus, batches):
             positions = torch.arange(len(tokens)) - boundaries[:-1].repeat_interleave(lengths)
-            segments = torch.arange(len(index), dtype=torch.int32).repeat_interleave(lengths)
+            segments = torch.arange(1, len(index) + 1, dtype=torch.int32).repeat_interleave(lengths)
             found = (tokens, corpus.labels[index], boundaries.int(), int(lengths.max()), positions, segments, index)
             yield dict(zip(PACKED, found, strict=True))
 
@@ -213,7 +213,7 @@ def take_tokens(corpus: Corpus, batches: Batches) -> Epochs:
             lengths.cumsum(out=boundaries[1:])
             positions = numpy.arange(boundaries[-1]) - numpy.repeat(boundaries[:-1], lengths)
             packed = tokens.take(positions + numpy.repeat(offsets[index], lengths))
-            segments = numpy.repeat(numpy.arange(len(batch), dtype=numpy.int32), lengths)
+            segments = numpy.repeat(numpy.arange(1, len(batch) + 1, dtype=numpy.int32), lengths)
             found = (packed, labels[index], boundaries, int(lengths.max()), positions, segments, index)
             yield dict(zip(PACKED, found, strict=True))
 
@@ -285,9 +285,11 @@ PADDING = (
     Former("torch jagged to padded, by hand", jagged),
     Former(COLLATOR, padding_collator, ("lengths", "index"), {"label": "labels"}, 1 / 20),
 )
-FLATTENED = {"cu_seqlens": "cu_seq_lens_q", "max_seqlen": "max_length_q", "segment_ids": "seq_idx"}
+FLATTENED = {"cu_seqlens": "cu_seq_lens_q", "max_seqlen": "max_length_q"}
+# Theirs counts segments from 0.
+LACKED = ("label", "index", "segment_ids")
 PACKING = (
     Former(CAT, concatenate),
     Former("NumPy take, by hand", take_tokens),
-    Former("transformers DataCollatorWithFlattening", flattening_collator, ("label", "index"), FLATTENED, 1 / 20),
+    Former("transformers DataCollatorWithFlattening", flattening_collator, LACKED, FLATTENED, 1 / 20),
 )

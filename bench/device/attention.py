@@ -116,7 +116,7 @@ class Ways:
         """Use packs through FlexAttention, padded to one length, for which it is compiled once."""
         count = len(batch["tokens"])
         tokens = pad(batch["tokens"], (0, self.most - count))
-        segments = pad(batch["segment_ids"], (0, self.most - count), value=-1)
+        segments = pad(batch["segment_ids"], (0, self.most - count))
 
         def same(_: Tensor, __: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return segments[query] == segments[key]

@@ -289,7 +289,7 @@ def rows(packs: Iterable[Batch], length: int) -> Iterator[Batch]:
     """Pad packs to one length."""
     for pack in packs:
         short = length - tokens_in(pack)
-        tokens, segments = pad(pack["tokens"], (0, short)), pad(pack["segment_ids"], (0, short), value=-1)
+        tokens, segments = pad(pack["tokens"], (0, short)), pad(pack["segment_ids"], (0, short))
         yield {"tokens": tokens, "segment_ids": segments, "index": pack["index"]}
 
 

@@ -138,7 +138,7 @@ fn loader(dataset: impl Into<Dataset>) -> batchloom::loader::LoaderBuilder {
 }
 
 proptest! {
-    // law: L1 L6 L9
+    // law: L1, L6, L9
     #[test]
     fn batches_concatenate_graphs_and_offset_their_indices(
         graphs in graphs(50), which in 0..4_usize, size_of in 0..4_usize, shuffle in any::<bool>(), seed in any::<u64>(),
@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(seen, (0..graphs.len() as i64).collect::<Vec<_>>());
     }
 
-    // law: L1 L9
+    // law: L1, L9
     #[test]
     fn fillers_and_banned_graphs_keep_indices_within_themselves(
         graphs in graphs(40), which in 0..4_usize, banned in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -390,6 +390,16 @@ fn what_makes_no_sense_is_refused() {
         Kind::Argument,
         &["field image", "differ in 2", "pad"],
     );
+    let rows = || Packing::new(8).unwrap().rows(2).unwrap();
+    let own = Loader::builder(dataset()).rule(rows());
+    refused(own.build(), Kind::Argument, &["rows of one shape", "lengths of its own", "edge_index"]);
+    let bands = Sequences::with_shapes("bands", &values, &[2, 1, 2, 3], 2).unwrap();
+    let bands = SequenceDataset::new().variable("bands", bands).build().unwrap();
+    refused(Loader::builder(bands).rule(rows()).build(), Kind::Argument, &["rows of one shape", "bands"]);
+    let parents = SequenceDataset::new().slices("parent", [vec![0_i64, 0]]).unwrap().build().unwrap();
+    let parents = Loader::builder(parents).rule(rows()).offset_by("parent", "parent");
+    refused(parents.build(), Kind::Argument, &["offset_by", "rows of one shape", "parent"]);
+
     let named = builder(&graphs).fixed("batch", Tensor::from(vec![1_i64, 2])).concatenated().build().unwrap();
     refused(
         Loader::builder(named).offset_by("edge_index", "x").build(),

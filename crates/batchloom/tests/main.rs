@@ -54,6 +54,7 @@ mod report;
 mod resize;
 mod restore_order;
 mod resume;
+mod rows;
 mod rules;
 mod runs;
 mod samples;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use batchloom::batching::{
     CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PackingOrder,
-    Pool, Rule, Sizes, TokenBudget,
+    Pool, Rests, Rule, Sizes, TokenBudget,
 };
 use batchloom::plan::{Parts, State};
 use batchloom::ranks::Uneven;
@@ -84,10 +84,13 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     );
     let policies = [PackedOversize::Split, PackedOversize::Truncate, PackedOversize::Drop];
     let policy = prop::sample::select(policies.to_vec());
-    let packing = (30_u64..300, some(1..9), policy, any::<bool>(), pool.clone()).prop_map(
-        |(tokens, samples, oversize, decreasing, pool)| {
+    let rows = (some(1..5), any::<bool>());
+    let packing = (30_u64..300, some(1..9), policy, any::<bool>(), pool.clone(), rows).prop_map(
+        |(tokens, samples, oversize, decreasing, pool, (rows, continues))| {
             let order = if decreasing { PackingOrder::Decreasing } else { PackingOrder::Random };
             let rule = Packing::new(tokens).unwrap().oversize(oversize).order(order).pool(pool).unwrap();
+            let rule = rows.map_or(rule, |rows| rule.rows(rows as u32).unwrap());
+            let rule = rule.rests(if continues { Rests::Continue } else { Rests::None });
             samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
         },
     );
@@ -163,6 +166,9 @@ fn counted(plan: &Plan) -> Vec<Vec<Parts>> {
 
 /// The elements of a batch with padding, by definition.
 fn padded(parts: &Parts, rule: &Rule) -> u64 {
+    if let Some(shape) = rule.row_shape() {
+        return shape.elements();
+    }
     let multiple_of = match rule {
         Rule::Packing(_) => return parts.sizes.iter().map(|&size| u64::from(size)).sum(),
         rule => multiple_of(rule),
@@ -199,6 +205,11 @@ fn policy(rule: &Rule, name: &str) -> String {
     parameters.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// True if a batch may hold a part of a sample.
+fn splits(rule: &Rule) -> bool {
+    policy(rule, "overflow") == "split" || policy(rule, "rests") == "continue"
+}
+
 /// The intervals of each sample that came, in order of their starts.
 fn intervals(steps: &[Vec<Parts>]) -> BTreeMap<u64, Vec<(u32, u32)>> {
     let mut intervals: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
@@ -229,7 +240,7 @@ proptest! {
             if stats.repeated == 0 && stats.repeated_tokens == 0 {
                 // Once each, without a gap, from the start to the end or to the limit.
                 let end = parts.iter().try_fold(0, |end, &(start, size)| (start == end).then_some(end + size));
-                let dropped_part = options.drop_last && policy(&options.rule, "overflow") == "split";
+                let dropped_part = options.drop_last && splits(&options.rule);
                 prop_assert!(dropped_part || end.is_some(), "sample {sample}: {parts:?}");
                 prop_assert!(parts.is_empty() || dropped_part || end == Some(size) || policy(&options.rule, "oversize") == "truncate" || policy(&options.rule, "overflow") == "truncate");
             }
@@ -254,11 +265,20 @@ proptest! {
         prop_assert_eq!(stats.batches, flat.len() as u64);
         prop_assert_eq!(stats.padded, flat.iter().sum::<u64>());
         prop_assert_eq!(stats.largest, flat.iter().copied().max().unwrap_or(0));
-        let waited: u64 = costs.iter().map(|step| step.iter().max().unwrap_or(&0) * u64::from(options.world_size)).sum();
-        let expected = if waited == 0 { 0.0 } else { 1.0 - stats.padded as f64 / waited as f64 };
+        // The time of a pack goes by its samples, not by the padding of its rows.
+        let timed: Vec<Vec<u64>> = match options.rule.row_shape() {
+            Some(_) => steps.iter().map(|step| step.iter().map(|parts| parts.sizes.iter().map(|&size| u64::from(size)).sum()).collect()).collect(),
+            None => costs,
+        };
+        let waited: u64 = timed.iter().map(|step| step.iter().max().unwrap_or(&0) * u64::from(options.world_size)).sum();
+        let worked: u64 = timed.iter().flatten().sum();
+        let expected = if waited == 0 { 0.0 } else { 1.0 - worked as f64 / waited as f64 };
         prop_assert!((stats.imbalance - expected).abs() < 1e-9, "{} {expected}", stats.imbalance);
         if let Some(tokens) = parameter(&options.rule, "max_tokens") {
-            let counted = if policy(&options.rule, "count") == "real" { stats.real } else { stats.padded };
+            let shape = options.rule.row_shape();
+            let is_real = policy(&options.rule, "count") == "real" || shape.is_some();
+            let tokens = shape.map_or(tokens, |shape| shape.elements());
+            let counted = if is_real { stats.real } else { stats.padded };
             let expected = counted as f64 / (tokens * stats.batches) as f64;
             prop_assert!((stats.efficiency.unwrap() - expected).abs() < 1e-9);
         }
@@ -294,6 +314,17 @@ proptest! {
             let real: u64 = parts.sizes.iter().map(|&size| u64::from(size)).sum();
             let elements = if policy(rule, "count") == "real" { real } else { padded(parts, rule) };
             let alone = parts.samples.len() == 1 && policy(rule, "oversize") == "alone";
+            if let Some(shape) = rule.row_shape() {
+                prop_assert!(parts.row_ends.len() <= shape.rows as usize);
+                prop_assert_eq!(parts.row_ends.last().copied(), Some(parts.samples.len() as u32));
+                let mut start = 0;
+                for end in parts.row_ends.iter().map(|&end| end as usize) {
+                    prop_assert!(start < end && end - start <= shape.samples as usize);
+                    prop_assert!(parts.sizes[start..end].iter().sum::<u32>() <= shape.tokens);
+                    start = end;
+                }
+                continue;
+            }
             prop_assert!(alone || elements <= parameter(rule, "max_tokens").unwrap_or(u64::MAX));
             prop_assert!(parts.samples.len() as u64 <= parameter(rule, "max_samples").unwrap_or(u64::MAX));
             prop_assert!(parts.samples.len() as u64 <= parameter(rule, "batch_size").unwrap_or(u64::MAX));

@@ -99,7 +99,7 @@ fn check_packed(lengths: &[u32], parts: &Parts, batch: &Batch) {
     assert_eq!(values::<i32>(batch, "cu_seqlens"), ends);
     let positions: Vec<i64> = taken.iter().flat_map(|row| 0..row.len() as i64).collect();
     assert_eq!(values::<i64>(batch, "position_ids"), positions);
-    let segments: Vec<i32> = (0..).zip(&taken).flat_map(|(at, row)| vec![at; row.len()]).collect();
+    let segments: Vec<i32> = (1..).zip(&taken).flat_map(|(at, row)| vec![at; row.len()]).collect();
     assert_eq!(values::<i32>(batch, "segment_ids"), segments);
     let labels: Vec<i64> = taken.iter().flat_map(|row| next_tokens(row)).collect();
     assert_eq!(values::<i64>(batch, "labels"), labels);

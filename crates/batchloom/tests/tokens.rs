@@ -99,7 +99,7 @@ fn expected(piece: &[Token], after: i64) -> Said {
     for (place, token) in piece.iter().enumerate() {
         let same = place > 0 && piece[place - 1].1 == token.1;
         positions.push(if same { positions[place - 1] + 1 } else { 0 });
-        segments.push(if place == 0 { 0 } else { segments[place - 1] + i32::from(!same) });
+        segments.push(if place == 0 { 1 } else { segments[place - 1] + i32::from(!same) });
     }
     (inputs, labels, positions, segments, piece.iter().map(|token| token.2).collect())
 }

@@ -28,12 +28,14 @@ Count = Literal["padded", "real"]
 Oversize = Literal["error", "alone", "drop", "truncate"]
 PackedOversize = Literal["error", "drop", "truncate", "split"]
 PackingOrder = Literal["random", "decreasing"]
+Rests = Literal["none", "continue"]
 Pool = int | Literal["all"] | None
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
 PACKED_OVERSIZE = ("error", "drop", "truncate", "split")
 PACKING_ORDER = ("random", "decreasing")
+RESTS = ("none", "continue")
 
 
 class Rule(Protocol):
@@ -190,21 +192,31 @@ class CostOptimal:
 @answer_unknown_keywords
 @dataclass(frozen=True)
 class Packing:
-    """Batches of concatenated samples, without padding, as full as possible.
+    """Batches of concatenated samples, without padding, as full as possible; with ``rows``, batches of one shape.
 
     Each pool is packed by best fit, anew in every epoch when shuffled.
 
     Args:
-        max_tokens: The most elements in a batch; at most 2**28.
-        max_samples: The most samples in a batch.
+        max_tokens: The most elements in a batch, or in a row; at most 2**28.
+        max_samples: The most samples in a batch, or in a row. ``None`` takes any number in a batch. In a row it takes a
+            sixteenth of ``max_tokens``: at least 64, but no more than ``max_tokens``.
         oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"drop"``, ``"truncate"``, or
             ``"split"``, which divides it in parts and loses no element. ``plan.stats()`` counts samples left out and
-            split, and elements cut off.
-        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384.
+            split, and elements cut off. ``None`` is ``"error"``, or ``"split"`` where rests are continued.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384, or with ``rows`` the
+            samples of about 256 batches if these are more, and at most 2**20.
         order: Order in which shuffled samples are put into bins. ``"random"`` begins with samples above a quarter of
             ``max_tokens``, the longest first; the others come in the random order of the epoch, so that batches are new
             in every epoch. ``"decreasing"`` takes all from the longest to the shortest, for the fewest bins; samples of
             one pool then share batches with much the same others in every epoch.
+        rows: Rows in a batch. Every batch then has one shape, for compilers and graphs of kernels: fields of samples
+            ``[rows, max_tokens, ...]``, and ``[rows, max_samples, ...]`` what there is once for each sample. Where the
+            samples of a pool run out, the last rows of its last batch hold padding alone. ``None`` makes batches of one
+            pack each, which differ in length.
+        rests: Treatment of what a row, or a batch, has no room for. ``"continue"`` delivers the rest of a sample in a
+            later row of the same epoch: rows are full, but for the last batch of an epoch, which ``drop_last=True``
+            leaves out. Every row begins with a sample or with a rest. ``position_ids`` of a rest go on from the sample,
+            and the label of the last token of a part is the first token of the rest.
 
     Raises:
         ArgumentError: A number is out of range, or a name is unknown.
@@ -212,17 +224,26 @@ class Packing:
 
     max_tokens: int
     max_samples: int | None = None
-    oversize: PackedOversize = "error"
+    oversize: PackedOversize | None = None
     pool: Pool = None
     order: PackingOrder = "random"
+    rows: int | None = None
+    rests: Rests = "none"
 
     def __post_init__(self) -> None:
         _integers(self, "max_tokens")
         _pool(self)
-        _integers(self, "max_samples", most=U32)
-        choice("oversize", self.oversize, PACKED_OVERSIZE)
+        _integers(self, "max_samples", "rows", most=U32)
+        if self.oversize is not None:
+            choice("oversize", self.oversize, PACKED_OVERSIZE)
         choice("order", self.order, PACKING_ORDER)
+        choice("rests", self.rests, RESTS)
         self._native()
+
+    @property
+    def is_formed_in_memory(self) -> bool:
+        """``True`` for batches that a device does not gather from resident data: rows of one shape, and rests."""
+        return self.rows is not None or self.rests == "continue"
 
     def _native(self) -> _native.Rule:
         return _make_native("packing", "max_tokens", vars(self))

@@ -76,8 +76,8 @@ class Field:
             samples; a longer sample is an error. It stands for the slot ``bl.Pad(to=pad_to)`` on the ``pad_side`` of
             the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
             count and budget.
-        offset_by: What the integers of the field count, in batches that concatenate samples: the name of a field of
-            samples that differ in size, or of sizes that fields share. Each integer gets the number of such elements in
+        offset_by: The elements that the integers of the field count, in batches that concatenate samples: the name of
+            a field of samples that differ in size, or of sizes that fields share. Each integer gets the number of such elements in
             the samples before its own: ``bl.Field(offset_by="x")`` for the ``edge_index`` of graphs with nodes ``x``.
             Batches then also hold ``batch`` (int64, ``[elements]``), the number of each element's sample from 0, and
             ``ptr`` (int64, ``[samples + 1]``), the place where each sample begins. A field of one shape may hold

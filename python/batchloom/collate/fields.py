@@ -18,7 +18,7 @@ import batchloom._native as _native
 from batchloom.arguments import text
 from batchloom.arrays.dtypes import dtype_name
 from batchloom.arrays.padding import pad_values
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.conversions import FLOATS, INTEGERS, Conversions, EngineFields, conversions
 from batchloom.collate.field import Field, FieldOptions, repeats_edge
@@ -89,7 +89,7 @@ class Fields:
         self.offset_by = [(name, field.offset_by) for name, field in given.items() if field.offset_by is not None]
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
         # Fields of samples on demand are known with the first block.
-        self._padded = {} if source.is_on_demand else source.padded_fields()
+        self._padded = self._find_padded()
         self._require_padded()
 
     @property
@@ -191,8 +191,21 @@ class Fields:
         name = next(iter(names.dtypes))
         return next((place for place, other in names.places.items() if other == name), name)
 
+    def _find_padded(self) -> Mapping[str, str]:
+        """Return the types of the fields that are padded, by name: all of them in rows of one shape."""
+        if self._source.is_on_demand:
+            return {}
+        padded, names = self._source.padded_fields(), self.namer.names
+        in_rows = isinstance(self._rule, Packing) and self._rule.rows is not None
+        return {**names.dtypes, **padded} if in_rows and isinstance(names, FieldNames) else padded
+
     def _require_alone(self, pads_to_longest: bool) -> None:
         """Refuse options that a function of whole batches leaves no room for."""
+        if isinstance(self._rule, Packing) and self._rule.is_formed_in_memory:
+            raise ArgumentError(
+                f"{self._rule} lays samples out in rows or continues them, and collate is a function of whole samples; "
+                "expected Packing without rows and rests, or no collate"
+            )
         oversize = getattr(self._rule, "oversize", None)
         if oversize in ("truncate", "split"):
             raise ArgumentError(f"{self._rule} has oversize {oversize!r}, and collate is a function of whole samples")

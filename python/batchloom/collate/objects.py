@@ -48,6 +48,8 @@ def ticket_of(sample: int) -> int:
 def find_objects(tables: Sequence[Mapping[int, tuple[Any, ...]]], number: int, tickets: Any) -> Any:
     """Return the objects of one field, a list with one for each ticket; ``None`` for a place without a sample.
 
+    Batches in rows of one shape have a list for each row.
+
     Args:
         tables: The objects of samples.
         number: The number of the field among those that hold objects.
@@ -55,6 +57,8 @@ def find_objects(tables: Sequence[Mapping[int, tuple[Any, ...]]], number: int, t
     """
     if tickets.ndim == 0:
         return tables[0][int(tickets)][number]
+    if tickets.ndim > 1:
+        return [find_objects(tables, number, row) for row in tickets]
     if len(tables) == 1:
         (table,) = tables
     else:
@@ -84,7 +88,12 @@ def make_stored_tickets(field: StoredObjects, rows: int) -> numpy.ndarray[Any, A
 
 
 def find_stored(tickets: Any) -> list[Any]:
-    """Return the objects of stored rows, one for each ticket of an array; ``None`` for a place without a row."""
+    """Return the objects of stored rows, one for each ticket of an array; ``None`` for a place without a row.
+
+    Batches in rows of one shape have a list for each row.
+    """
+    if tickets.ndim > 1:
+        return [find_stored(row) for row in tickets]
     fields, rows = (tickets >> ROW).tolist(), (tickets & ((1 << ROW) - 1)).tolist()
     values = {number: _stored[number].values for number in {*fields} if number}
     return [values[number][row] if number else None for number, row in zip(fields, rows, strict=True)]

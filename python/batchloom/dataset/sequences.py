@@ -70,9 +70,13 @@ class SequenceDataset(Dataset[Dicts]):
       ``attention_mask`` (bool, ``[samples, length]``, True at data), ``lengths`` and ``index`` (int64, ``[samples]``).
     - *packed* (``Packing``, and all rules with ``layout="concatenated"``): a dict of the fields, variable ones
       concatenated ``[elements, ...]``, plus ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen``
-      (an int), ``position_ids`` (int64) and ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64,
+      (an int), ``position_ids`` (int64) and ``segment_ids`` (int32, from 1), both ``[elements]``, and ``index`` (int64,
       ``[samples]``). Samples ``[80, time]``, which differ in their second dimension, are concatenated along it:
       ``[80, elements]``.
+    - *in rows* (``Packing(..., rows=)``): the same entries, each with one shape for all batches: ``[rows, max_tokens]``
+      for what is ``[elements]``, padded with zeros or ``pad_value`` (``labels`` with -100), ``index`` ``[rows,
+      max_samples]`` with -1 for no sample, ``cu_seqlens`` ``[rows, max_samples + 1]``, which counts from the start of
+      each row and repeats the last boundary, and ``max_seqlen``, which is ``max_tokens``. Segment 0 is padding.
 
     The entries beside the fields are the *extras* of a batch: ``extras=`` of a loader chooses among them.
 
@@ -410,6 +414,8 @@ def _rebuild(
     read = {**(columns or {}), **{name: read_field(name, data, known.get(name)) for name, data in fields.items()}}
     for name in dims:
         if not isinstance(read.get(name), Variable):
-            known = [name for name, field in read.items() if isinstance(field, Variable)]
-            raise ArgumentError(f"dim names {name!r}; expected fields of samples that differ in size, some of {known}")
-    return SequenceSamples(read, sizes, own_lengths, of, layout)
+            differing = [name for name, field in read.items() if isinstance(field, Variable)]
+            raise ArgumentError(
+                f"dim names {name!r}; expected fields of samples that differ in size, some of {differing}"
+            )
+    return SequenceSamples(read, sizes, own_lengths, of, layout, dims)

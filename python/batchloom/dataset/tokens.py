@@ -97,7 +97,7 @@ class TokenDataset(Dataset[Tuples]):
         separator: A token to put between documents, or ``None``.
         position_ids: If ``True``, batches hold the position of each token in its document (int64), counted from the
             start of the piece if the document begins before it.
-        segment_ids: If ``True``, batches hold the number of each token's document in the piece (int32), from 0, for
+        segment_ids: If ``True``, batches hold the number of each token's document in the piece (int32), from 1, for
             attention that stays inside documents. A separator belongs to the document before it.
         resets: If ``True``, batches hold a mask of the tokens that begin a document (bool).
         jitter: If ``True``, the first piece begins at another token in each epoch, one of the first ``seq_len``, so

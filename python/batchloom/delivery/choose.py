@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import batchloom._native as _native
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.fields import Fields
 from batchloom.collate.schema import CollateOptions, Schema
@@ -89,7 +89,7 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
     data = None if request.on_device() is None else samples.device_data()
     lies_together = data is not None and data.lies_together(order.shuffles_documents)
     placement = request.decide(samples, data, getattr(order.rule, "batch_size", 1) if lies_together else None)
-    reason = _why_not_gathered(samples, data, placement, fields, has_bans=order.clears_places)
+    reason = _why_not_gathered(samples, data, placement, fields, order)
     if reason is not None:
         placement = request.place_streamed(placement, reason)
     if placement.mode == "host":
@@ -111,7 +111,11 @@ def _views(samples: DeliveryQuestions, order: OrderOfBatches, request: Placement
 
 
 def _why_not_gathered(
-    samples: DeliveryQuestions, data: DeviceData | None, placement: Placement, fields: Fields, *, has_bans: bool
+    samples: DeliveryQuestions,
+    data: DeviceData | None,
+    placement: Placement,
+    fields: Fields,
+    order: OrderOfBatches,
 ) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
     if placement.mode not in ("resident", "sharded"):
@@ -120,7 +124,9 @@ def _why_not_gathered(
         return f"samples are those of {samples.location.datasets} datasets"
     if fields.loss is not None:
         return "weights of labels are computed in memory"
-    if has_bans:
+    if isinstance(order.rule, Packing) and order.rule.is_formed_in_memory:
+        return "rows of one shape, and rests of samples, are laid out in memory"
+    if order.clears_places:
         return "places of banned samples are cleared in memory"
     if fields.slots:
         return f"slots of field {fields.slots[0][0]} are filled in memory"

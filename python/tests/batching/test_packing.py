@@ -42,7 +42,7 @@ def assert_agrees(batch, rule):
     assert type(batch["max_seqlen"]) is int
     assert batch["max_seqlen"] == lengths.max()
     assert positions.tolist() == flat(range(length) for length in lengths)
-    assert numbers.tolist() == flat([number] * length for number, length in enumerate(lengths))
+    assert numbers.tolist() == flat([number] * length for number, length in enumerate(lengths, 1))
 
 
 @pytest.mark.law("L8")
@@ -114,7 +114,7 @@ def test_empty_sequences_have_empty_segments():
     (batch,) = bl.DataLoader(dataset, batching=bl.Packing(8), labels="x")
     assert batch["index"].tolist() == batch["y"].tolist() == [1, 3, 0, 2]
     assert batch["cu_seqlens"].tolist() == [0, 2, 3, 3, 3]
-    assert batch["segment_ids"].tolist() == [0, 0, 1]
+    assert batch["segment_ids"].tolist() == [1, 1, 2]
     assert batch["position_ids"].tolist() == [0, 1, 0]
     assert batch["labels"].tolist() == [5, -100, -100]
     assert batch["max_seqlen"] == 2
@@ -295,7 +295,7 @@ def test_what_one_segment_holds_does_not_reach_another():
         next(iter(bl.DataLoader(bl.SequenceDataset(x=each), batching=rule))) for each in (samples, changed)
     )
     place = before["index"].tolist().index(0)
-    ours = before["segment_ids"] == place
+    ours = before["segment_ids"] == place + 1
     assert not torch.equal(before["x"], after["x"])
     torch.testing.assert_close(model.packed(before)[ours], model.packed(after)[ours], rtol=0, atol=0)
     # The test can fail: without the mask it does.
@@ -310,7 +310,7 @@ def test_losses_by_segment_need_no_padding():
     means = {}
     for batch in bl.DataLoader(bl.SequenceDataset(x=samples), batching=bl.Packing(20)):
         count = len(batch["index"])
-        sums = torch.zeros(count, dtype=torch.float64).index_add(0, batch["segment_ids"], batch["x"])
+        sums = torch.zeros(count, dtype=torch.float64).index_add(0, batch["segment_ids"] - 1, batch["x"])
         lengths = batch["cu_seqlens"].diff()
         means |= dict(zip(batch["index"].tolist(), (sums / lengths).tolist(), strict=True))
     assert [means[sample] for sample in range(12)] == pytest.approx([float(sample.mean()) for sample in samples])
@@ -354,7 +354,7 @@ def test_packs_are_those_of_the_flattening_collator(shuffle):
         theirs = flattened(samples, chosen)
         assert torch.equal(theirs["input_ids"][0], batch["input_ids"])
         assert torch.equal(theirs["position_ids"][0], batch["position_ids"])
-        assert torch.equal(theirs["seq_idx"][0], batch["segment_ids"])
+        assert torch.equal(theirs["seq_idx"][0], batch["segment_ids"] - 1)
         assert torch.equal(theirs["cu_seq_lens_q"], batch["cu_seqlens"])
         assert torch.equal(theirs["cu_seq_lens_k"], batch["cu_seqlens"])
         assert theirs["max_length_q"] == theirs["max_length_k"] == batch["max_seqlen"]

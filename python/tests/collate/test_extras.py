@@ -252,7 +252,7 @@ def test_fields_keep_the_places_by_which_arguments_name_them():
     fields = {2: bl.Field(dtype="int64")}
     _, _, segments = next(iter(bl.DataLoader(dataset, batch_size=2, extras=["segment_ids"], fields=fields)))
     assert segments.dtype == torch.int64
-    assert segments.tolist() == [[0] * 4] * 2
+    assert segments.tolist() == [[1] * 4] * 2
 
 
 @pytest.mark.law("L4")

@@ -249,6 +249,9 @@ def test_what_makes_no_sense_is_refused():
     with refused(bl.ArgumentError, "batch", "offset_by"):
         named = bl.SequenceDataset(**fields_of(graphs), batch=[1, 2, 3], own_lengths=EDGES, layout="concatenated")
         bl.DataLoader(named, 2, fields=FIELDS)
+    for each in (dataset, bl.SequenceDataset(**fields_of(graphs), own_lengths=EDGES)):
+        with refused(bl.ArgumentError, "rows", "edge_index"):
+            bl.DataLoader(each, batching=bl.Packing(20, rows=2))
     with refused(bl.ArgumentError, "layout", "flat"):
         dataset_of(graphs, layout="flat")
     for dim in ({"edge_index": 2}, {"edge_index": -3}, {"other": 1}, {"y": 0}, {"edge_index": 1.5}, [1]):

@@ -143,7 +143,7 @@ def test_documents_are_told_by_places_and_never_by_values():
     assert not x.any()
     assert not y.any()
     # |   | 0 1 | | 2 | | | 3 4 5: five documents, a separator after each but the last.
-    assert segments.tolist() == [[0, 1, 1, 1, 2, 2, 3, 4]]
+    assert segments.tolist() == [[1, 2, 2, 2, 3, 3, 4, 5]]
     assert positions.tolist() == [[0, 0, 1, 2, 0, 1, 0, 0]]
     assert resets.astype(int).tolist() == [[1, 1, 0, 0, 1, 0, 1, 1]]
 
@@ -151,7 +151,7 @@ def test_documents_are_told_by_places_and_never_by_values():
 @given(corpus=corpora(shuffle=st.sampled_from(SHUFFLES), separator=0, kind="uint16"))
 def test_segments_and_resets_agree(corpus):
     for _, _, positions, segments, resets in corpus.loader():
-        assert not segments[:, 0].any()
+        assert (segments[:, 0] == 1).all()
         assert not positions[:, 0].any()
         grows = segments[:, 1:] - segments[:, :-1]
         assert (grows == resets[:, 1:]).all()

@@ -115,7 +115,7 @@ class Corpus:
         assert len(inputs) == self.seq_len + 1
         runs = [list(run) for _, run in itertools.groupby(inside, key=lambda token: token[1])]
         positions = list(itertools.chain(*(range(len(run)) for run in runs)))
-        segments = list(itertools.chain(*([number] * len(run) for number, run in enumerate(runs))))
+        segments = list(itertools.chain(*([number] * len(run) for number, run in enumerate(runs, 1))))
         return inputs[:-1], inputs[1:], positions, segments, [begins for _, _, begins in inside]
 
     def batch(self, stream, samples, rows=None):

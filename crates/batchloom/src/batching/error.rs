@@ -19,6 +19,11 @@ causes! {
         /// The elements of a bin have 32-bit numbers, and its free space takes memory to keep.
         #[error("max_tokens is {found}; expected at most {limit} (2^28) for Packing")]
         BinTooLarge { found: u64, limit: u32 } is Argument of "max_tokens",
+        #[error(
+            "{rows} rows of {max_tokens} elements make batches of {found}; expected at most {limit} (2^31): fewer rows, or \
+             shorter ones"
+        )]
+        RowsTooLarge { rows: u32, max_tokens: u32, found: u64, limit: u64 } is Argument of "rows",
 
         #[error(
             "the coefficients (fixed, per_token, per_pair) of the cost model are ({fixed}, {per_token}, {per_pair}); \
@@ -97,6 +102,11 @@ causes! {
              were counted for a rule that truncates or splits)"
         )]
         LabelCountsLength { found: u64, expected: u64 } is Argument of "label_counts",
+        #[error(
+            "the labels of samples were counted as wholes, and {rule} continues samples in later batches; expected labels that \
+             the loader makes (labels of a field of tokens), or rests none"
+        )]
+        LabelCountsContinued { rule: &'static str } is Argument of "label_counts",
         #[error(
             "label_counts has a number for each whole sample, but sample {sample} has {size} elements and {rule} takes \
              {limit} at a time; expected counts for this rule: count_labels with the rule makes them"

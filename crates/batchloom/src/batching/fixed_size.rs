@@ -60,7 +60,7 @@ impl PoolRule for FixedSize {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         let samples = pool.sizes.len();
         let places = (0..super::to_place(samples)).collect();
-        PoolBatches { places, starts: Vec::new(), ends: ends(self.batch_size, samples) }
+        PoolBatches { places, ends: ends(self.batch_size, samples), ..PoolBatches::default() }
     }
 
     fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {

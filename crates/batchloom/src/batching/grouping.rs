@@ -208,7 +208,16 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             });
             let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
             let together = grouped.shuffled.then_some(places.len() as u64);
-            pool_batches.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together, even: false }), pool);
+            pool_batches.append(
+                &rule.cut(PoolSizes {
+                    sizes: &sizes,
+                    extents,
+                    together,
+                    even: false,
+                    drop_last: grouped.drop_last,
+                }),
+                pool,
+            );
         }
     }
     pool_batches

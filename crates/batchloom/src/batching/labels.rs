@@ -94,9 +94,12 @@ pub(crate) struct SampleLabels {
     labels: Labels,
     /// The first piece of each sample, if counts are of pieces.
     first: Option<Arc<[u64]>>,
+    /// The number of elements that batches take of each sample, if what one has no room for is continued in later ones:
+    /// the last element of a part then has the first one of the next as its label.
+    continued: Option<Arc<[u32]>>,
 }
 
-crate::brief::debug_in_brief!(SampleLabels, [labels], [first]);
+crate::brief::debug_in_brief!(SampleLabels, [labels], [first, continued]);
 
 impl SampleLabels {
     /// Checks that counts, if labels were counted, fit `samples` samples of these sizes, as `rule` takes them: at
@@ -111,8 +114,19 @@ impl SampleLabels {
         rule: &Rule,
         most: Option<u32>,
     ) -> Result<Self> {
-        let Labels::Counted(counts) = &labels else { return Ok(Self { labels, first: None }) };
         let sizes = sizes.map_or(&[][..], Sizes::as_slice);
+        if rule.continues() {
+            return match labels {
+                Labels::Next => {
+                    let taken: Vec<u32> = sizes.iter().map(|&size| rule.count_taken(size)).collect();
+                    Ok(Self { labels, first: None, continued: Some(taken.into()) })
+                }
+                _ => Err(BatchingCause::LabelCountsContinued { rule: rule.name() }.into()),
+            };
+        }
+        let Labels::Counted(counts) = &labels else {
+            return Ok(Self { labels, first: None, continued: None });
+        };
         let numbers = counts.as_slice().len() as u64;
         let (first, expected) = match counts.piece() {
             None => {
@@ -138,7 +152,7 @@ impl SampleLabels {
             }
         };
         match numbers == expected {
-            true => Ok(Self { labels, first }),
+            true => Ok(Self { labels, first, continued: None }),
             false => Err(BatchingCause::LabelCountsLength { found: numbers, expected }.into()),
         }
     }
@@ -159,6 +173,15 @@ impl SampleLabels {
     /// The number of labels of each of these parts.
     pub(crate) fn each(&self, samples: &[u64], starts: &[u32], sizes: &[u32]) -> Vec<u64> {
         match &self.labels {
+            Labels::Next if self.continued.is_some() => {
+                let whole = |sample: u64| self.continued.as_ref().map_or(0, |taken| taken[to_index(sample)]);
+                let parts = samples.iter().zip(starts).zip(sizes);
+                parts
+                    .map(|((&sample, start), &size)| {
+                        u64::from(size.saturating_sub(u32::from(start + size >= whole(sample))))
+                    })
+                    .collect()
+            }
             Labels::Next => sizes.iter().map(|&size| u64::from(size.saturating_sub(1))).collect(),
             Labels::Each(labels) => vec![*labels; samples.len()],
             Labels::Last { .. } => samples.iter().map(|&sample| self.labels.of_last(sample)).collect(),
@@ -171,14 +194,18 @@ impl SampleLabels {
 
     /// The place of the count of the part of `sample` that begins with element `start`.
     fn place(&self, sample: u64, start: u32) -> usize {
-        let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
         match (&self.labels, &self.first) {
             (Labels::Counted(LabelCounts { piece: Some(piece), .. }), Some(first)) => {
-                index(first[index(sample)] + u64::from(start / piece))
+                to_index(first[to_index(sample)] + u64::from(start / piece))
             }
-            _ => index(sample),
+            _ => to_index(sample),
         }
     }
+}
+
+/// A number of a sample, or of a piece, as an index.
+fn to_index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Refuses counts of whole samples if some of these sizes are truncated or split.

@@ -58,7 +58,7 @@ impl PoolRule for LengthBuckets {
         PoolBatches {
             ends: super::fixed_size::ends(self.batch_size, places.len()),
             places,
-            starts: Vec::new(),
+            ..PoolBatches::default()
         }
     }
 

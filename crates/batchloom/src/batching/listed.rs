@@ -93,7 +93,7 @@ impl Listed {
 
 impl PoolRule for Listed {
     fn cut(&self, _: PoolSizes<'_>) -> PoolBatches {
-        PoolBatches { places: self.samples.to_vec(), starts: Vec::new(), ends: self.ends.to_vec() }
+        PoolBatches { places: self.samples.to_vec(), ends: self.ends.to_vec(), ..PoolBatches::default() }
     }
 
     fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {

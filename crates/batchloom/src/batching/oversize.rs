@@ -52,6 +52,6 @@ impl Oversize {
         let alone = ends.len();
         let rest = partition(&sorted.sizes[alone..]);
         ends.extend(rest.into_iter().map(|end| end + super::to_place(alone)));
-        PoolBatches { places: sorted.places, starts: Vec::new(), ends }
+        PoolBatches { places: sorted.places, ends, ..PoolBatches::default() }
     }
 }

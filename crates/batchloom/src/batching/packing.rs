@@ -4,21 +4,32 @@
 //! random order of the epoch, after all samples above a quarter of a bin, the longest of them first: small samples then
 //! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. If full
 //! bins are to cost the same, large samples are put into bins by their squares: see `even_bins.rs`.
+//!
+//! A bin is a batch, or a row of one (`rows.rs`). What a row has no room for may be continued in later ones: `rests.rs`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::bins::Bins;
 use super::error::BatchingCause;
 use super::even_bins::{self, fill_evenly};
 use super::pool::MOST;
 use super::pool_rule::PoolRule;
+use super::rests::{FilledRows, Part, RowLimits, cut_full_rows, fill_rows};
+use super::rows::{default_samples, group_rows};
 use super::spelling::{Given, Spelled, Spelling};
-use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index};
+use super::{Pool, PoolBatches, PoolSizes, Rests, RowShape, Sizes, Sorted, positive, to_index};
 use crate::Result;
 use crate::named::named;
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
+
+/// The largest number of elements in the rows of a batch, so that their places are 32-bit numbers too.
+const MOST_IN_ROWS: u64 = 1 << 31;
+
+/// The number of batches that a pool makes at least of rows of one shape: the last one of a pool may lack rows.
+const BATCHES_OF_ROWS: u64 = 256;
+const MOST_OF_ROWS: u64 = 1 << 20;
 
 /// Samples above this part of a bin are put into bins first: they need a bin that has much room.
 const LARGE: u32 = 4;
@@ -71,17 +82,40 @@ named!(PackingOrder, "order", {
 });
 
 /// Batches that are concatenations of samples, as full as they can be.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packing {
     max_tokens: u32,
     max_samples: Option<u32>,
+    oversize: Option<PackedOversize>,
+    pool: Pool,
+    order: PackingOrder,
+    rows: Option<u32>,
+    rests: Rests,
+}
+
+/// The options as fingerprints have them.
+#[derive(Serialize)]
+struct Facts {
+    max_tokens: u32,
+    max_samples: Option<u32>,
     /// The policy; fingerprints keep the name that it had in their first version.
-    #[serde(rename = "overflow")]
-    oversize: PackedOversize,
+    overflow: PackedOversize,
     pool: Pool,
     /// The order; fingerprints keep the form of their first version, which knew one.
     #[serde(skip_serializing_if = "PackingOrder::is_decreasing")]
     order: PackingOrder,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<RowShape>,
+    #[serde(skip_serializing_if = "Rests::is_none")]
+    rests: Rests,
+}
+
+impl Serialize for Packing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let &Self { max_tokens, max_samples, pool, order, rests, .. } = self;
+        let (overflow, rows) = (self.policy(), self.row_shape());
+        Facts { max_tokens, max_samples, overflow, pool, order, rows, rests }.serialize(serializer)
+    }
 }
 
 impl Packing {
@@ -94,8 +128,49 @@ impl Packing {
         let max_tokens = u32::try_from(tokens).ok().filter(|&tokens| tokens <= MOST_TOKENS);
         let max_tokens =
             max_tokens.ok_or(BatchingCause::BinTooLarge { found: tokens, limit: MOST_TOKENS })?;
-        let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
-        Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
+        let (order, rests) = (PackingOrder::Random, Rests::None);
+        Ok(Self { max_tokens, max_samples: None, oversize: None, pool: Pool::Auto, order, rows: None, rests })
+    }
+
+    /// Makes batches of `rows` bins each, as rows of one shape: see [`RowShape`]. Default: a batch is a bin.
+    ///
+    /// A row has places for [`max_samples`](Self::max_samples) samples, or else for a sixteenth of its elements: at least
+    /// for 64, but for no more than it has elements. Where
+    /// the bins of a pool run out, the last rows of its last batch are empty.
+    ///
+    /// ```
+    /// use batchloom::batching::{Packing, RowShape, Rule};
+    ///
+    /// let rule = Rule::from(Packing::new(2048)?.rows(8)?);
+    /// let shape = rule.row_shape().expect("rows");
+    /// assert_eq!((shape.rows, shape.tokens, shape.samples), (8, 2048, 128));
+    /// assert_eq!(rule.to_string(), "packing:2048,rows=8");
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if a batch has more than 2^31 elements.
+    pub fn rows(self, rows: u32) -> Result<Self> {
+        let found = u64::from(positive("rows", rows)?) * u64::from(self.max_tokens);
+        match found <= MOST_IN_ROWS {
+            true => Ok(Self { rows: Some(rows), ..self }),
+            false => Err(BatchingCause::RowsTooLarge {
+                rows,
+                max_tokens: self.max_tokens,
+                found,
+                limit: MOST_IN_ROWS,
+            }
+            .into()),
+        }
+    }
+
+    /// Sets what happens to what a row, or a bin, has no room for. Default: [`Rests::None`].
+    ///
+    /// With [`Rests::Continue`] pools end where a batch is full, and only the last batch of an epoch has padding. Samples
+    /// longer than a row are continued too, unless [`oversize`](Self::oversize) is set.
+    #[must_use]
+    pub fn rests(self, rests: Rests) -> Self {
+        Self { rests, ..self }
     }
 
     /// Sets the largest number of samples in a bin. Default: no limit but the budget.
@@ -106,10 +181,24 @@ impl Packing {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
 
-    /// Sets what happens to a sample that is larger than a bin. Default: [`PackedOversize::Error`].
+    /// Sets what happens to a sample that is larger than a bin. Default: [`PackedOversize::Error`], or
+    /// [`PackedOversize::Split`] where [rests](Self::rests) are continued.
     #[must_use]
     pub fn oversize(self, oversize: PackedOversize) -> Self {
-        Self { oversize, ..self }
+        Self { oversize: Some(oversize), ..self }
+    }
+
+    /// What happens to a sample that is larger than a bin.
+    fn policy(&self) -> PackedOversize {
+        self.oversize.unwrap_or(match self.rests {
+            Rests::None => PackedOversize::Error,
+            Rests::Continue => PackedOversize::Split,
+        })
+    }
+
+    /// The largest number of samples in a bin.
+    fn most_samples(&self) -> u32 {
+        self.row_shape().map(|shape| shape.samples).or(self.max_samples).unwrap_or(u32::MAX)
     }
 
     /// Sets the order in which shuffled samples are put into bins. Default: [`PackingOrder::Random`].
@@ -119,12 +208,64 @@ impl Packing {
     }
 
     /// Sets the size of a pool, in samples, when they are shuffled. Larger pools fill bins better. Default: 16 384, as
-    /// a random order keeps no batch mates together, however large the pool.
+    /// a random order keeps no batch mates together, however large the pool. With [rows](Self::rows), the samples of about
+    /// 256 batches if these are more, and at most 2^20.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { pool: pool.into().require_positive()?, ..self })
+    }
+
+    /// Bins of whole samples, but for those that are larger than a bin.
+    fn cut_bins(&self, sizes: &[u32], pooled: Pooled) -> PoolBatches {
+        let whole = |(places, ends)| PoolBatches { places, ends, ..PoolBatches::default() };
+        if sizes.iter().all(|&size| size <= self.max_tokens) {
+            return whole(self.pack(sizes, pooled));
+        }
+        match self.policy() {
+            PackedOversize::Split => self.cut_parts(sizes, pooled),
+            PackedOversize::Drop => whole(self.pack_fitting(sizes, pooled)),
+            PackedOversize::Truncate | PackedOversize::Error => {
+                let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
+                whole(self.pack(&truncated, pooled))
+            }
+        }
+    }
+
+    /// Full bins, whose gaps the samples of other bins fill; as rows of batches, if batches have rows.
+    fn cut_continued(&self, sizes: &[u32], pooled: Pooled, drop_last: bool) -> PoolBatches {
+        let fits = |size: u32| size <= self.max_tokens || self.policy() != PackedOversize::Drop;
+        let kept = (0..).zip(sizes).filter(|&(_, &size)| fits(size));
+        let kept = kept.map(|(place, &size)| (place, self.count_taken(size)));
+        let (full, parts) = cut_full_rows(kept, self.max_tokens);
+        let lengths: Vec<u32> = parts.iter().map(|part| part.size).collect();
+        let most = self.most_samples();
+        // A bin that is not full keeps a place for what fills it.
+        let (order, ends) = Self { max_samples: Some(most.saturating_sub(1).max(1)), rows: None, ..*self }
+            .pack(&lengths, pooled);
+        let bins: Vec<Part> = order.iter().map(|&part| parts[to_index(part)]).collect();
+        let limits = RowLimits { tokens: self.max_tokens, samples: to_index(most) };
+        let FilledRows { rows, full } = fill_rows(&full, &bins, &ends, limits);
+        let mut batches = group_rows(rows, self.rows.unwrap_or(1), full, pooled.is_shuffled);
+        let in_full = to_index(self.rows.unwrap_or(1)).saturating_mul(batches.ends.len());
+        if drop_last && full < in_full {
+            batches.drop_last();
+        }
+        batches.starts.fill(0);
+        batches.order_parts(0..batches.ends.len());
+        if self.rows.is_none() {
+            batches.row_ends.clear();
+        }
+        batches
+    }
+
+    /// The number of samples that about 256 batches of rows hold; 0 if batches are no rows.
+    fn samples_of_rows(&self, sizes: Option<&Sizes>) -> u64 {
+        let Some((shape, sizes)) = self.row_shape().zip(sizes) else { return 0 };
+        let tokens = u128::from(shape.elements()) * u128::from(BATCHES_OF_ROWS);
+        let samples = (tokens * u128::from(sizes.len())).div_ceil(u128::from(sizes.total().max(1)));
+        u64::try_from(samples).unwrap_or(u64::MAX).min(MOST_OF_ROWS)
     }
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
@@ -143,7 +284,7 @@ impl Packing {
         let (order, ends) = self.pack(&lengths, pooled);
         let (places, starts) =
             order.iter().map(|&part| parts[to_index(part)]).map(|part| (part.0, part.1)).unzip();
-        PoolBatches { places, starts, ends }
+        PoolBatches { places, starts, ends, ..PoolBatches::default() }
     }
 
     /// The places of those `sizes` that fit a bin, as [`pack`](Self::pack) returns them.
@@ -173,7 +314,7 @@ impl Packing {
 
     /// The bin of each sample.
     fn fill_bins(&self, sizes: &[u32], sorted: &Sorted, pooled: Pooled) -> Vec<u32> {
-        let (capacity, most) = (self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
+        let (capacity, most) = (self.max_tokens, self.most_samples());
         let random = pooled.is_shuffled && self.order == PackingOrder::Random;
         let order = |large: u32| random.then(|| Sorted::above(sizes, capacity / large));
         let of_sample = |order: &Sorted, of: &[u32]| {
@@ -207,25 +348,23 @@ struct Pooled {
 
 impl PoolRule for Packing {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        let (sizes, pooled) =
-            (pool.sizes, Pooled { is_shuffled: pool.together.is_some(), is_even: pool.even });
-        let whole = |(places, ends)| PoolBatches { places, starts: Vec::new(), ends };
-        if sizes.iter().all(|&size| size <= self.max_tokens) {
-            return whole(self.pack(sizes, pooled));
+        let pooled = Pooled { is_shuffled: pool.together.is_some(), is_even: pool.even };
+        if self.continues() {
+            return self.cut_continued(pool.sizes, pooled, pool.drop_last);
         }
-        match self.oversize {
-            PackedOversize::Split => self.cut_parts(sizes, pooled),
-            PackedOversize::Drop => whole(self.pack_fitting(sizes, pooled)),
-            PackedOversize::Truncate | PackedOversize::Error => {
-                let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
-                whole(self.pack(&truncated, pooled))
+        let bins = self.cut_bins(pool.sizes, pooled);
+        match self.rows {
+            Some(rows) => {
+                let count = bins.ends.len();
+                group_rows(bins, rows, count, pooled.is_shuffled)
             }
+            None => bins,
         }
     }
 
-    fn samples_in_pool(&self, samples: u64, _: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
         match self.pool {
-            Pool::Auto => MOST,
+            Pool::Auto => MOST.max(self.samples_of_rows(sizes)),
             pool => pool.samples(1, samples),
         }
     }
@@ -235,7 +374,28 @@ impl PoolRule for Packing {
     }
 
     fn splits(&self) -> bool {
-        self.oversize == PackedOversize::Split
+        self.continues() || self.policy() == PackedOversize::Split
+    }
+
+    fn continues(&self) -> bool {
+        self.rests == Rests::Continue
+    }
+
+    fn row_shape(&self) -> Option<RowShape> {
+        let samples = self.max_samples.unwrap_or_else(|| default_samples(self.max_tokens));
+        self.rows.map(|rows| RowShape { rows, tokens: self.max_tokens, samples })
+    }
+
+    fn counts_real(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    fn count_taken(&self, size: u32) -> u32 {
+        match self.policy() {
+            PackedOversize::Drop if size > self.max_tokens => 0,
+            PackedOversize::Truncate => size.min(self.max_tokens),
+            _ => size,
+        }
     }
 
     fn takes_dimensions(&self) -> bool {
@@ -243,22 +403,27 @@ impl PoolRule for Packing {
     }
 
     fn budget(&self) -> Option<u64> {
-        Some(u64::from(self.max_tokens))
+        Some(u64::from(self.max_tokens) * u64::from(self.rows.unwrap_or(1)))
     }
 
     fn limit(&self) -> Option<u32> {
-        matches!(self.oversize, PackedOversize::Truncate | PackedOversize::Split).then_some(self.max_tokens)
+        let cuts = matches!(self.policy(), PackedOversize::Truncate | PackedOversize::Split);
+        (cuts || self.continues()).then_some(self.max_tokens)
+    }
+
+    fn largest(&self) -> Option<u64> {
+        Some(u64::from(self.max_tokens))
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
-        match self.oversize {
+        match self.policy() {
             PackedOversize::Error => sizes.find_above(u64::from(self.max_tokens)),
             _ => None,
         }
     }
 
     fn count_parts(&self, sizes: &Sizes) -> u64 {
-        match self.oversize {
+        match self.policy() {
             PackedOversize::Split => {
                 sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(self.max_tokens))).sum()
             }
@@ -274,9 +439,11 @@ impl Spelled for Packing {
     fn spell(&self) -> Spelling {
         Spelling::new(Self::NAME, u64::from(self.max_tokens))
             .option("max_samples", &self.max_samples, &None)
-            .option("oversize", &self.oversize, &PackedOversize::default())
+            .option("oversize", &self.policy(), &Self { oversize: None, ..*self }.policy())
             .option("pool", &self.pool, &Pool::Auto)
             .option("order", &self.order, &PackingOrder::default())
+            .option("rows", &self.rows, &None)
+            .option("rests", &self.rests, &Rests::default())
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
@@ -284,6 +451,8 @@ impl Spelled for Packing {
         let rule = given.set_number("max_samples", rule, Self::max_samples)?;
         let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
         let rule = given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))?;
-        given.set_word("order", rule, |rule, order| Ok(rule.order(order)))
+        let rule = given.set_word("order", rule, |rule, order| Ok(rule.order(order)))?;
+        let rule = given.set_number("rows", rule, Self::rows)?;
+        given.set_word("rests", rule, |rule, rests| Ok(rule.rests(rests)))
     }
 }

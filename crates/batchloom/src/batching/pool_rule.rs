@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use super::{PoolBatches, PoolSizes, Sizes};
+use super::{PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::Result;
 
 /// A rule for which samples of a pool share a batch.
@@ -45,6 +45,21 @@ pub(super) trait PoolRule: Any {
         false
     }
 
+    /// Returns true if what a batch has no room for is continued in later ones, so that pools end where a batch is full.
+    fn continues(&self) -> bool {
+        false
+    }
+
+    /// The shape of batches, if they are rows of one shape.
+    fn row_shape(&self) -> Option<RowShape> {
+        None
+    }
+
+    /// The number of elements that batches take of a sample of this size, in all of its parts.
+    fn count_taken(&self, size: u32) -> u32 {
+        size.min(self.limit().filter(|_| !self.splits()).unwrap_or(u32::MAX))
+    }
+
     /// Returns true if the budget counts elements without padding.
     fn counts_real(&self) -> bool {
         false
@@ -63,6 +78,11 @@ pub(super) trait PoolRule: Any {
     /// The largest number of elements in a batch, if there is a limit.
     fn budget(&self) -> Option<u64> {
         None
+    }
+
+    /// The largest number of elements of a sample that is not too large, if there is a limit.
+    fn largest(&self) -> Option<u64> {
+        self.budget()
     }
 
     /// The largest number of elements of a sample that one batch takes, if longer samples are truncated or split.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::error::BatchingCause;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{PoolBatches, PoolSizes, Sizes};
+use super::{PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::{Error, Result};
 
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
@@ -145,6 +145,14 @@ impl Rule {
         self.as_pool_rule().splits()
     }
 
+    pub(crate) fn continues(&self) -> bool {
+        self.as_pool_rule().continues()
+    }
+
+    pub(crate) fn count_taken(&self, size: u32) -> u32 {
+        self.as_pool_rule().count_taken(size)
+    }
+
     pub(crate) fn counts_real(&self) -> bool {
         self.as_pool_rule().counts_real()
     }
@@ -171,6 +179,11 @@ impl Rule {
     pub fn listed(&self) -> Option<&super::Listed> {
         let rule: &dyn Any = self.as_pool_rule();
         rule.downcast_ref()
+    }
+
+    /// The shape of batches, if they are rows of one shape.
+    pub fn row_shape(&self) -> Option<RowShape> {
+        self.as_pool_rule().row_shape()
     }
 
     /// The number of samples in every batch but the last, if the rule takes samples in order, whatever their sizes.
@@ -203,7 +216,7 @@ impl Rule {
                 sample: sample as u64,
                 size: sizes.as_slice()[sample],
                 multiple_of: self.multiple_of(),
-                max_tokens: self.budget().unwrap_or(u64::MAX),
+                max_tokens: self.as_pool_rule().largest().unwrap_or(u64::MAX),
             }
             .into()),
         }

@@ -181,6 +181,8 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) together: Option<u64>,
     /// Batches of as many elements are to cost the same, whatever the price of a pair of elements.
     pub(crate) even: bool,
+    /// The last batch is left out if it is not full, where rests are continued.
+    pub(crate) drop_last: bool,
 }
 
 /// The shape that several samples are padded to: the largest extent in each variable dimension.

@@ -44,6 +44,16 @@ pub(crate) trait Form: Debug + Send + Sync {
         false
     }
 
+    /// The records of which a row of one shape holds several, if batches are such rows.
+    fn row_unit(&self) -> RowUnit {
+        if self.is_concatenated() { RowUnit::Element } else { RowUnit::Member }
+    }
+
+    /// The bytes of the element that pads rows of one shape.
+    fn row_padding(&self) -> Vec<u8> {
+        vec![0; self.dtype().size()]
+    }
+
     /// The shape of a sample, `None` for each dimension in which samples may differ.
     fn sample(&self) -> Vec<Option<usize>> {
         let mut shape: Vec<_> = self.shape(&Members::of_count(1, 0)).into_iter().map(Some).collect();
@@ -109,6 +119,27 @@ pub(crate) trait Form: Debug + Send + Sync {
         }
         Ok(())
     }
+}
+
+/// The records of a field that rows of one shape hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowUnit {
+    /// One for each element.
+    Element,
+    /// One for each member.
+    Member,
+    /// One for each boundary of members, which number the elements of a row.
+    Boundary,
+    /// The field is one of the whole batch.
+    Batch,
+}
+
+/// The shape of batches in rows: the number of rows, the elements of a row, and the samples that a row has places for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowFrame {
+    pub(crate) rows: usize,
+    pub(crate) tokens: usize,
+    pub(crate) samples: usize,
 }
 
 /// The places of padding in a field, for padding that a form's wrapper makes.

@@ -214,13 +214,14 @@ impl HeldRows {
 pub(crate) struct HeldMembers {
     /// All of them.
     pub(crate) rows: Arc<HeldRows>,
-    /// The place of the first member.
+    /// The place of member 0. It may lie before the first place, and wraps around then: members before those that are held
+    /// have no place.
     pub(crate) first: usize,
 }
 
 impl HeldMembers {
     pub(super) fn find(&self, field: usize, member: usize) -> (&ChunkField, usize) {
-        self.rows.find(field, self.first + member)
+        self.rows.find(field, self.first.wrapping_add(member))
     }
 
     /// Asks the processor for the field of a member that is copied soon, if it is before `end`.

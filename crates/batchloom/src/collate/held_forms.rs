@@ -60,7 +60,11 @@ impl Form for HeldStack {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let held = held(members)?;
-        self.copy(&HeldMembers { first: held.first + range.start, ..held.clone() }, range.len(), target);
+        self.copy(
+            &HeldMembers { first: held.first.wrapping_add(range.start), ..held.clone() },
+            range.len(),
+            target,
+        );
         Ok(())
     }
 

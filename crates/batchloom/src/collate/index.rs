@@ -22,6 +22,10 @@ impl Form for SampleIndex {
         vec![members.count]
     }
 
+    fn row_padding(&self) -> Vec<u8> {
+        FILLER.to_ne_bytes().to_vec()
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let sample =
             |member| if members.is_filler(member) { FILLER } else { members.samples[member].cast_signed() };
@@ -49,6 +53,10 @@ impl Form for SourceNumber {
 
     fn shape(&self, members: &Members) -> Vec<usize> {
         vec![members.count]
+    }
+
+    fn row_padding(&self) -> Vec<u8> {
+        FILLER.to_ne_bytes().to_vec()
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {

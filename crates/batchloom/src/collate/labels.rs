@@ -1,5 +1,5 @@
 //! Labels for language models: the token after each token, and [`IGNORED`] after the last one and where a sample only
-//! fills up.
+//! fills up. Where a row ends inside of a sample that is continued, its last label is the first token of the rest.
 
 use std::ops::Range;
 
@@ -45,6 +45,10 @@ impl Form for Labels {
         self.packed
     }
 
+    fn row_padding(&self) -> Vec<u8> {
+        IGNORED.to_ne_bytes().to_vec()
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let mut rest = target;
         for member in range {
@@ -68,14 +72,16 @@ impl Form for Labels {
 }
 
 impl Labels {
-    /// Writes the tokens from the second on, and [`IGNORED`] after the last; only that if the member is a filler.
+    /// Writes the tokens from the second on, and [`IGNORED`] after the last of the sample; only that if the member is a
+    /// filler. A sample that is continued has a token after the last of this part.
     fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
         let values = self.sequences.values();
         if members.is_filler(member) {
             return write(std::iter::repeat(IGNORED), target);
         }
         let first = self.sequences.start(members.row(member)) + members.start(member) + 1;
-        let next = members.length(member).saturating_sub(1);
+        let last = usize::from(!members.is_continued(member));
+        let next = members.length(member).saturating_sub(last);
         let mut tokens = vec![0; next * values.row_bytes()];
         copy_rows(values, first, next, &mut tokens);
         let (labels, last) = target.split_at_mut(next * size_of::<i64>());

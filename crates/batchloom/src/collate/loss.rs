@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::labels::IGNORED;
-use super::{Form, Members};
+use super::{Form, Members, RowUnit};
 use crate::{DType, Result, memory};
 
 /// The weights of labels that another form makes, in their layout; float32.
@@ -138,6 +138,10 @@ impl Form for LossDenominator {
     /// The first member has it.
     fn start(&self, _: &Members, member: usize) -> usize {
         member.min(1) * size_of::<i64>()
+    }
+
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Batch
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::by_source::BySource;
+use super::form::RowFrame;
 use super::held::HeldMembers;
 use super::taken::Taken;
 use crate::order::RunEpoch;
@@ -41,6 +42,11 @@ pub(crate) struct Members {
     pub(crate) entry_ends: Vec<Vec<usize>>,
     /// The members as each field with separate lengths has them.
     pub(crate) own: Vec<Self>,
+    /// The shape of batches in rows, and the end of each row among the members, if batches are rows of one shape.
+    pub(crate) row_frame: Option<RowFrame>,
+    pub(crate) row_ends: Vec<u32>,
+    /// True for each member that is continued by another part of its sample. Empty if no sample is.
+    pub(crate) continued: Vec<bool>,
     /// The samples themselves, if they are in chunks that are held.
     pub(crate) held: Option<HeldMembers>,
 }
@@ -119,6 +125,9 @@ impl Members {
             ends: ends.iter().map(|end| end - start).collect(),
             entry_ends: Vec::new(),
             own: self.own.iter().map(|own| own.part(range.clone())).collect(),
+            row_frame: None,
+            row_ends: Vec::new(),
+            continued: some(&self.continued, range.clone()),
             held: self
                 .held
                 .as_ref()
@@ -224,9 +233,26 @@ impl Members {
         number(self.extents(member)[0])
     }
 
-    /// The length of the longest member.
+    /// The length of the longest member, or that of a row if batches are rows of one shape.
     pub(crate) fn longest(&self) -> usize {
-        self.extents.iter().copied().max().map_or(0, number)
+        let longest = || self.extents.iter().copied().max().map_or(0, number);
+        self.row_frame.map_or_else(longest, |frame| frame.tokens)
+    }
+
+    /// The row that holds a member: the first and only one, unless batches are rows of one shape.
+    pub(super) fn row_of(&self, member: usize) -> usize {
+        self.row_ends.partition_point(|&end| number(end) <= member)
+    }
+
+    /// The members of a row.
+    pub(super) fn row_members(&self, row: usize) -> Range<usize> {
+        let start = row.checked_sub(1).map_or(0, |before| number(self.row_ends[before]));
+        start..self.row_ends.get(row).map_or(self.count, |&end| number(end))
+    }
+
+    /// Returns true if another part of the member's sample follows.
+    pub(super) fn is_continued(&self, member: usize) -> bool {
+        self.continued.get(member).is_some_and(|&continued| continued)
     }
 
     /// The place of a member in the data that forms read.

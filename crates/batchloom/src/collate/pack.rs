@@ -4,8 +4,8 @@
 //! in 80 bands.
 //!
 //! Boundaries, positions and segments are the same fact in the three forms that kernels take: `cu_seqlens` begins at
-//! 0 and ends with the number of elements, a position is 0 exactly where a segment begins, and segment numbers count up
-//! from 0. A sample without elements is an empty segment.
+//! 0 and ends with the number of elements, a position is 0 where a sample begins, and segment numbers count up from 1 in
+//! each row; 0 is padding. A sample without elements is an empty segment.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::index::write;
 use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::stack;
-use super::{Form, Members, RowSlots};
+use super::{Form, Members, RowFrame, RowSlots, RowUnit};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
@@ -136,6 +136,10 @@ impl Form for Boundaries {
         usize::try_from(i32::MAX).unwrap_or(usize::MAX)
     }
 
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Boundary
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         write_short(ends(members, &range).iter().copied(), target);
         Ok(())
@@ -159,8 +163,79 @@ impl Form for Offsets {
         start_of_end(member) * size_of::<i64>()
     }
 
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Boundary
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         write(ends(members, &range).iter().map(|end| end.cast_signed() as i64), target);
+        Ok(())
+    }
+}
+
+/// The boundaries of samples in rows of one shape, counted from the start of each row: `[rows, samples + 1]`. The last
+/// boundary of a row is repeated, and a row without samples has zeros.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowBoundaries {
+    pub(super) dtype: DType,
+    pub(super) frame: RowFrame,
+}
+
+impl RowBoundaries {
+    /// The place of the first boundary that is written with a member; for one past the last, the end.
+    fn place(&self, members: &Members, member: usize) -> usize {
+        let row_len = self.frame.samples + 1;
+        if member >= members.count {
+            return self.frame.rows * row_len;
+        }
+        let row = members.row_of(member);
+        row * row_len + start_of_end(member - members.row_members(row).start)
+    }
+
+    fn write(&self, ends: impl Iterator<Item = usize>, target: &mut [u8]) {
+        match self.dtype {
+            DType::I64 => write(ends.map(|end| end.cast_signed() as i64), target),
+            _ => write_short(ends, target),
+        }
+    }
+}
+
+impl Form for RowBoundaries {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self, _: &Members) -> Vec<usize> {
+        vec![self.frame.rows, self.frame.samples + 1]
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        self.place(members, member) * self.dtype.size()
+    }
+
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Batch
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let size = self.dtype.size();
+        let (mut first, mut rest) = (range.start, target);
+        while first < range.end {
+            let row = members.row_of(first);
+            let held = members.row_members(row);
+            let end = held.end.min(range.end);
+            let begin = members.ends[held.start];
+            let (place, next) = (self.place(members, first), self.place(members, end));
+            let in_row = next.min((row + 1) * (self.frame.samples + 1)) - place;
+            let (part, later) = rest.split_at_mut((next - place) * size);
+            let (boundaries, no_samples) = part.split_at_mut(in_row * size);
+            let from = if first == held.start { first } else { first + 1 };
+            let last = members.ends[end] - begin;
+            let ends = members.ends[from..=end].iter().map(|end| end - begin).chain(std::iter::repeat(last));
+            self.write(ends, boundaries);
+            no_samples.fill(0);
+            (first, rest) = (end, later);
+        }
         Ok(())
     }
 }
@@ -177,10 +252,12 @@ fn ends<'a>(members: &'a Members, range: &Range<usize>) -> &'a [usize] {
     &members.ends[first..=range.end]
 }
 
-/// The number of each element in its sample: `[elements]`, int64. A sample that continues from an earlier batch begins
-/// at 0 again.
+/// The number of each element in its sample: `[elements]`, int64. The later parts of a sample begin at 0 again, unless
+/// `continues`: then they begin with the number that their first element has in the sample.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Positions;
+pub(crate) struct Positions {
+    pub(crate) continues: bool,
+}
 
 impl Form for Positions {
     fn dtype(&self) -> DType {
@@ -204,14 +281,15 @@ impl Form for Positions {
         for member in range {
             let length = members.length(member);
             let (part, later) = rest.split_at_mut(length * size_of::<i64>());
-            write(0..length.cast_signed() as i64, part);
+            let first = if self.continues { members.start(member) } else { 0 };
+            write((first..first + length).map(|number| number.cast_signed() as i64), part);
             rest = later;
         }
         Ok(())
     }
 }
 
-/// The number of each element's sample in the batch: `[elements]`, int32.
+/// The number of each element's sample in its row, from 1: `[elements]`, int32.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segments;
 
@@ -236,7 +314,8 @@ impl Form for Segments {
         let mut rest = target;
         for member in range {
             let (part, later) = rest.split_at_mut(members.length(member) * size_of::<i32>());
-            write_short(std::iter::repeat(member), part);
+            let first = members.row_members(members.row_of(member)).start;
+            write_short(std::iter::repeat(member - first + 1), part);
             rest = later;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Form, Members, Padding};
+use super::{Form, Members, Padding, RowUnit};
 use crate::{DType, Result};
 
 /// A field for which each source makes its own samples. The forms agree in all but the data that they read.
@@ -42,6 +42,14 @@ impl Form for FieldOfSources {
 
     fn is_concatenated(&self) -> bool {
         self.first().is_concatenated()
+    }
+
+    fn row_unit(&self) -> RowUnit {
+        self.first().row_unit()
+    }
+
+    fn row_padding(&self) -> Vec<u8> {
+        self.first().row_padding()
     }
 
     fn sample(&self) -> Vec<Option<usize>> {

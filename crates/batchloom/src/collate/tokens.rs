@@ -92,7 +92,7 @@ pub(crate) enum TokenField {
     Labels,
     /// Its place in its document, counted from the start of the piece.
     Positions,
-    /// The number of its document in the piece.
+    /// The number of its document in the piece, from 1; padding has 0.
     Segments,
     /// True if it begins a document.
     Resets,
@@ -166,8 +166,9 @@ impl<P: Pieces> Tokens<P> {
         }
         match self.field {
             TokenField::Labels => write(std::iter::repeat(IGNORED), padding),
-            TokenField::Segments => padding.as_chunks_mut::<4>().0.fill((-1_i32).to_ne_bytes()),
-            TokenField::Inputs | TokenField::Positions | TokenField::Resets => padding.fill(0),
+            TokenField::Inputs | TokenField::Positions | TokenField::Segments | TokenField::Resets => {
+                padding.fill(0);
+            }
         }
     }
 
@@ -184,7 +185,7 @@ impl<P: Pieces> Tokens<P> {
                 });
             }
             TokenField::Segments => {
-                let mut segment = -1_i32;
+                let mut segment = 0_i32;
                 self.passages(start, slot, |passage, part| {
                     segment += i32::from(!passage.goes_on);
                     part.as_chunks_mut::<4>().0.fill(segment.to_ne_bytes());

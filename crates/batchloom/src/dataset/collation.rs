@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::error::{ConcatCause, DatasetCause, LabelsCause};
 use super::located::Located;
-use super::map::reading::{SampleLayout, Skipped};
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
@@ -143,7 +142,7 @@ impl CollateOptions {
         Ok(if value.iter().all(|&byte| byte == 0) { Fill::Zeros } else { Fill::Value(value) })
     }
 
-    fn pad_value(&self, name: &str) -> Option<&Scalar> {
+    pub(super) fn pad_value(&self, name: &str) -> Option<&Scalar> {
         self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 }
@@ -532,29 +531,6 @@ pub(super) fn form_one(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let shape = if form.is_concatenated() { &shape[..] } else { &shape[1..] };
     let layout = Layout::compact(shape, dtype.size()).ok_or_else(too_large)?;
     Tensor::new(Bytes::from(target), dtype, shape, layout.strides(), 0)
-}
-
-/// The fields of a batch that was read.
-#[derive(Debug)]
-pub(crate) struct Collated {
-    pub(crate) collation: Collation,
-    /// The options, with what depends on the types of samples.
-    pub(crate) options: CollateOptions,
-    /// True for each member that is left out, if batches mark these.
-    pub(crate) marks: Option<Arc<[bool]>>,
-    pub(crate) skipped: Skipped,
-    /// The sample that later samples are compared to, and its layout.
-    pub(crate) first: Option<(u64, SampleLayout)>,
-}
-
-/// The fields of batches that are laid out before their samples are read.
-#[derive(Debug)]
-pub(crate) struct CollatedAhead {
-    pub(crate) collated: Collated,
-    /// True if samples go into their slots as they are, so that a reader puts them there.
-    pub(crate) as_read: bool,
-    /// True for each field that is as long as the size of its sample, if samples are copied from chunks that are held.
-    pub(crate) held: Option<Vec<bool>>,
 }
 
 /// The facts about samples that differ in size.

@@ -67,6 +67,16 @@ causes! {
              whole"
         )]
         OwnLengthsCut { rule: &'static str, name: String } is Argument of "oversize",
+        #[error(
+            "rows of one shape hold one length for each sample, and field {field} has lengths of its own; expected Packing \
+             without rows"
+        )]
+        OwnLengthsInRows { field: String } is Argument of "rows",
+        #[error(
+            "rows of one shape hold elements in their first dimension, and samples of field {field} are concatenated along \
+             another; expected Packing without rows"
+        )]
+        BandsInRows { field: String } is Argument of "rows",
         #[error("pad_to does not go with this: fields have lengths of their own; expected a slot for each field")]
         PadToOwnLengths is Argument of "pad_to",
         #[error(
@@ -111,6 +121,11 @@ causes! {
              expected a SequenceDataset, or a function that makes whole batches"
         )]
         OnDemand { field: String } is Argument of "offset_by",
+        #[error(
+            "offset_by: rows of one shape are not one concatenation, which indices of field {field} could count; expected \
+             Packing without rows"
+        )]
+        Rows { field: String } is Argument of "offset_by",
         #[error("field {field} has the name of a field that offset_by adds to batches; expected another name")]
         Made { field: String } is Argument of "offset_by",
     }

@@ -8,7 +8,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::collation::{CollateOptions, Collated, CollatedAhead, Collation};
+use super::collated::{Collated, CollatedAhead};
+use super::collation::{CollateOptions, Collation};
 use super::map::in_chunks::InChunks;
 use super::map::reading::{BatchRead, Reader, SampleLayout};
 use super::selection::Selection;

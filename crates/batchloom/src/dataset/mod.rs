@@ -2,11 +2,13 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+pub(crate) mod collated;
 pub(crate) mod collation;
 mod concatenated;
 mod counts;
 pub(crate) mod error;
 mod groups;
+mod in_rows;
 mod index_offsets;
 pub(crate) mod kind;
 mod label_counts;

@@ -371,7 +371,7 @@ impl LoaderBuilder {
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
         check_loss(self.collate.loss, &plan, self.index_table)?;
         if self.index_table {
-            fields.require_indexed()?;
+            fields.require_indexed(plan.rule())?;
         }
         let reads = self.dataset.kind().reader().is_some();
         if !reads {

@@ -18,7 +18,8 @@ use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use super::read_ahead::ReadAhead;
 use crate::collate::Members;
-use crate::dataset::collation::{CollateOptions, CollatedAhead};
+use crate::dataset::collated::CollatedAhead;
+use crate::dataset::collation::CollateOptions;
 use crate::dataset::{
     Banned, BatchRead, Dataset, FilledPart, Held, HeldLayout, Objects, ReadPart, ReadRequest, Reader,
     Refusal, SampleLayout, Stop,

@@ -20,6 +20,8 @@ causes! {
              label_counts, as count_labels of the dataset counts them, or numbers of your own"
         )]
         LossWithoutCounts { loss: &'static str } is Argument of "label_counts",
+        #[error("batching: index tables have no rows of one shape, and no rests of samples; expected blocks of samples")]
+        RowsInTable is Argument of "batching",
         #[error("loss: index tables hold no weights of labels; expected blocks of samples")]
         LossInTable is Argument of "loss",
         #[error("samples are banned, which does not go with {other}: {reason}")]

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use super::error::LoaderCause;
-use crate::batching::Loss;
-use crate::collate::{BySource, Form, LossWeight, Members, Taken};
+use crate::batching::{Loss, RowShape, Rule};
+use crate::collate::{BySource, Form, LossWeight, Members, RowFrame, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
-use crate::dataset::collation::{CollateOptions, Collated, Collation, Index, Ragged};
+use crate::dataset::collated::Collated;
+use crate::dataset::collation::{CollateOptions, Collation, Index, Ragged};
 use crate::dataset::error::OffsetCause;
 use crate::order::{Key, Permutation, Purpose, RunEpoch};
 use crate::plan::Parts;
@@ -54,7 +55,8 @@ impl Fields {
         let slotted = collation.with_slots(&options)?;
         let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
         let fields = Self::with_marks(slotted.cast(&options)?.with_offsets(&options)?, plan, None)?;
-        Ok(fields.with_loss(options.loss, labels, Arc::default())?.without(&options.left_out, 0))
+        let fields = fields.with_loss(options.loss, labels, Arc::default())?;
+        Ok(fields.in_rows(plan, &options)?.without(&options.left_out, 0))
     }
 
     /// The fields of a batch of read samples.
@@ -65,7 +67,7 @@ impl Fields {
         let (loss, skipped) = (collated.options.loss, collated.marks.clone().unwrap_or_default());
         let labels = loss.map(|loss| collated.collation.find_labels(loss)).transpose()?;
         let fields = Self::with_marks(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
-        let fields = fields.with_loss(loss, labels, skipped)?;
+        let fields = fields.with_loss(loss, labels, skipped)?.in_rows(plan, &collated.options)?;
         // A field of samples may have the name of one that describes other batches.
         let own = fields.own_fields();
         Ok(Self { nesting, ..fields.without(&collated.options.left_out, own) })
@@ -98,6 +100,12 @@ impl Fields {
         let weight = LossWeight { labels, is_shared: loss.is_shared_in_samples(), skipped };
         let collation = self.collation.with_loss(weight)?;
         Ok(Self { collation, loss: Some(loss), ..self })
+    }
+
+    /// The same fields, in rows of one shape if the rule of the plan makes such batches.
+    fn in_rows(self, plan: &Plan, options: &CollateOptions) -> Result<Self> {
+        let Some(shape) = plan.rule().row_shape() else { return Ok(self) };
+        Ok(Self { collation: self.collation.in_rows(frame(shape), options)?, ..self })
     }
 
     /// The number that the loss of the update of `step` is divided by; 0 where batches have no weights of labels.
@@ -136,14 +144,15 @@ impl Fields {
         &self.collation.forms
     }
 
-    /// Refuses samples with places that an index table does not hold.
+    /// Refuses samples with places that an index table does not hold, and batches of `rule` that it has no form for.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if fields of such lengths make no sense here.
-    pub(super) fn require_indexed(&self) -> Result<()> {
-        match self.collation.own_lengths.is_empty() {
-            true => Ok(()),
-            false => Err(LoaderCause::OwnLengthsInTable.into()),
+    pub(super) fn require_indexed(&self, rule: &Rule) -> Result<()> {
+        match (self.collation.own_lengths.is_empty(), rule.row_shape().is_some() || rule.continues()) {
+            (true, false) => Ok(()),
+            (false, _) => Err(LoaderCause::OwnLengthsInTable.into()),
+            (true, true) => Err(LoaderCause::RowsInTable.into()),
         }
     }
 
@@ -218,6 +227,7 @@ impl Fields {
             return Ok(Members::of_count(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
+        let (row_ends, continued) = (parts.row_ends.clone(), plan.find_continued(&parts));
         let places = self.collation.located.places(&parts.samples);
         let taken = places.of(&parts.samples);
         let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples || ragged.shuffles);
@@ -235,9 +245,18 @@ impl Fields {
         let rows = if self.collation.located.is_plain() { Vec::new() } else { taken.rows.to_vec() };
         let sources = taken.sources.to_vec();
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
-        let members = Members { picks, fillers, rows, sources, ..members }.ban(plan.banned(step));
+        let row_frame = plan.rule().row_shape().map(frame);
+        let members = Members { picks, fillers, rows, sources, row_frame, row_ends, continued, ..members }
+            .ban(plan.banned(step));
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
+}
+
+/// The shape of batches in rows, as collation has it.
+fn frame(shape: RowShape) -> RowFrame {
+    let [rows, tokens, samples] =
+        [shape.rows, shape.tokens, shape.samples].map(|extent| number(extent.into()));
+    RowFrame { rows, tokens, samples }
 }
 
 /// The epoch of a plan, from which random numbers follow.

@@ -135,10 +135,15 @@ fn form_held(
     regions: &mut [Region],
 ) -> Result<(), Failure> {
     let PieceOfRun { run, piece: Piece { rows, .. }, taken } = piece;
-    let own = run
-        .members
-        .are_listed()
-        .then(|| Members { held: Some(held.clone()), ..run.members.part(rows.clone()) });
+    let are_rows = run.members.row_frame.is_some();
+    let own = run.members.are_listed().then(|| match are_rows {
+        // The place of a member in its row depends on the members before it.
+        true => {
+            let held = HeldMembers { first: held.first.wrapping_sub(rows.start), ..held.clone() };
+            Members { held: Some(held), ..Members::clone(&run.members) }
+        }
+        false => Members { held: Some(held.clone()), ..run.members.part(rows.clone()) },
+    });
     let taken = Taken { held: Some(held), ..*taken };
     let fields = direct.fields.forms().iter().zip(&run.slots).zip(regions).enumerate();
     for (field, ((form, slot), region)) in fields {
@@ -148,7 +153,7 @@ fn form_held(
                 form.gather(taken, region, slots)
             }
             Some(own) if field < direct.fields.own_fields() || form.is_data() => {
-                form.fill(own, 0..own.count, region)
+                form.fill(own, if are_rows { rows.clone() } else { 0..own.count }, region)
             }
             Some(_) => form.fill(&run.members, rows.clone(), region),
         };

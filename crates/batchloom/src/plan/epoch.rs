@@ -12,11 +12,11 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::chunk_pools::find_pools;
-use super::parts::{Measure, Parts};
+use super::full_pools::{Border, FullPools, Span};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
+use crate::batching::{Grouped, Grouping, PoolBatches, PoolSizes, Sizes};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
@@ -32,6 +32,9 @@ const EVEN_BYTES: usize = 64;
 const WINDOW_BYTES: usize = 48;
 const POOL_BYTES: usize = 32;
 
+/// The number of samples that are drawn at once.
+const DRAWN: usize = 1024;
+
 /// One epoch of a run, the same for every world in which as many pools are dealt together.
 pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
@@ -46,8 +49,8 @@ pub(super) struct Epoch {
     /// The batches that hold a sample which is banned at some time, ascending, if samples all count the same.
     ban_batches: OnceLock<Vec<u64>>,
     survey: OnceLock<Survey>,
-    /// The first position of each pool, if samples are read chunk by chunk.
-    pool_starts: OnceLock<Vec<u64>>,
+    /// The start of each pool, if pools end with chunks or with full batches.
+    borders: OnceLock<Vec<Border>>,
 }
 
 crate::brief::debug_in_brief!(Epoch, [recipe, number], []);
@@ -77,9 +80,9 @@ impl Epoch {
             let in_shard = recipe.options.shard_size.map(|samples| samples / batch_size);
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
-        let (ban_batches, survey, pool_starts) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (ban_batches, survey, borders) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let pools_in_window = recipe.pools_in_window(1);
-        Self { draws, runs, run_order, recipe, number, pools_in_window, ban_batches, survey, pool_starts }
+        Self { draws, runs, run_order, recipe, number, pools_in_window, ban_batches, survey, borders }
     }
 
     /// This epoch, where it begins with `world_size` ranks.
@@ -121,30 +124,64 @@ impl Epoch {
         self.in_shard().div_ceil(self.in_pool())
     }
 
-    /// The pool that holds `position`.
+    /// The pool that holds `position`; of several, which have parts of its sample, the last.
     fn pool_at(&self, position: u64) -> u64 {
-        if let Some(starts) = self.pool_starts() {
-            return starts.partition_point(|&start| start <= position) as u64 - 1;
+        if let Some(borders) = self.borders() {
+            return borders.partition_point(|border| border.position <= position) as u64 - 1;
         }
         let in_shard = self.in_shard();
         position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool()
     }
 
-    /// The first position of `pool`. A pool ends at the first position of the next one, or at
-    /// [`count_kept`](Self::count_kept).
+    /// The first position of `pool`; past the last pool, a number above all positions.
     fn start_of(&self, pool: u64) -> u64 {
-        if let Some(starts) = self.pool_starts() {
-            return starts.get(length(pool)).copied().unwrap_or(u64::MAX);
+        if let Some(borders) = self.borders() {
+            return borders.get(length(pool)).map_or(u64::MAX, |border| border.position);
         }
         let pools = self.pools_in_shard();
         pool / pools * self.in_shard() + pool % pools * self.in_pool()
     }
 
-    /// The first position of each pool, if samples are read chunk by chunk.
-    fn pool_starts(&self) -> Option<&[u64]> {
+    /// The part of the epoch that `pool` takes.
+    fn span_of(&self, pool: u64) -> Span {
+        let kept = self.count_kept();
+        let border = |pool: u64| match self.borders() {
+            Some(borders) => borders.get(length(pool)).copied(),
+            None => Some(Border::from(self.start_of(pool))),
+        };
+        Span::between(border(pool).unwrap_or(kept.into()), border(pool + 1), kept)
+    }
+
+    /// The start of each pool, if pools end with chunks or with full batches.
+    fn borders(&self) -> Option<&[Border]> {
+        if let Some(pools) = self.full_pools(self.pools_in_window) {
+            return Some(self.borders.get_or_init(|| pools.borders(self.sizes_taken())));
+        }
         let window = self.draws.chunk_window()?;
         let batch_size = self.recipe.options.rule.batch_size().unwrap_or(1);
-        Some(self.pool_starts.get_or_init(|| find_pools(window, self.recipe.in_pool, batch_size)))
+        let find =
+            || find_pools(window, self.recipe.in_pool, batch_size).into_iter().map(Border::from).collect();
+        Some(self.borders.get_or_init(find))
+    }
+
+    /// The measures of windows of so many pools, if pools end with full batches.
+    fn full_pools(&self, pools_in_window: u64) -> Option<FullPools> {
+        let rule = &self.recipe.options.rule;
+        let is_cut = rule.continues() && self.recipe.grouping.is_none();
+        let batch = rule.budget().filter(|_| is_cut)?;
+        let in_pool = self.recipe.in_pool.saturating_mul(pools_in_window);
+        Some(FullPools { in_pool, batch, in_shard: self.in_shard() })
+    }
+
+    /// The number of elements that batches take of the sample at each position.
+    fn sizes_taken(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let (rule, kept) = (&self.recipe.options.rule, self.count_kept());
+        let sizes = self.recipe.sizes_for_rule().map_or(&[][..], Sizes::as_slice);
+        (0..kept).step_by(DRAWN).flat_map(move |start| {
+            let mut samples = vec![0; length(kept - start).min(DRAWN)];
+            self.draws.fill(start, &mut samples);
+            samples.into_iter().map(move |sample| rule.count_taken(sizes[length(sample)]))
+        })
     }
 
     /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
@@ -215,8 +252,10 @@ impl Epoch {
         let pools = kept.div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.budget()) {
-            (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => sizes.total() / most.max(1),
+        let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.limit()) {
+            (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => {
+                sizes.total() / u64::from(most.max(1))
+            }
             _ => 0,
         };
         let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
@@ -267,14 +306,19 @@ impl Epoch {
 
     /// The positions of the pools that hold the batches from `first` to `last`, if pools are dealt in their order.
     fn positions_of_pools(&self, first: u64, last: u64) -> Range<u64> {
-        self.start_of(self.pool_of(first))..self.start_of(self.pool_of(last) + 1).min(self.count_kept())
+        self.span_of(self.pool_of(first)).positions.start..self.span_of(self.pool_of(last)).positions.end
     }
 
-    /// The place, in the order of dealing, of the pool that holds `position`, and the place of the position in that
-    /// pool. `None` for positions that are dropped.
-    pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
-        let pool = (position < self.count_kept()).then(|| self.pool_at(position))?;
-        Some((self.exchange(pool), position - self.start_of(pool)))
+    /// The pools that hold a part of the sample at `position`, by their places in the order of dealing, and the place of
+    /// the position in each. Empty for positions that are dropped.
+    pub(super) fn places_of(&self, position: u64) -> Vec<(u64, u64)> {
+        if position >= self.count_kept() {
+            return Vec::new();
+        }
+        let last = self.pool_at(position);
+        let holds = |pool: &u64| self.span_of(*pool).positions.contains(&position);
+        let pools = (0..=last).rev().take_while(holds);
+        pools.map(|pool| (self.exchange(pool), position - self.start_of(pool))).collect()
     }
 
     /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these
@@ -298,6 +342,9 @@ impl Epoch {
         let batched = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
         let mut pool = DealtPool { first, dealt: None, batched };
         pool.dealt = self.arrange(place, &pool, worlds);
+        if self.recipe.options.rule.continues() {
+            pool.order_parts();
+        }
         pool
     }
 
@@ -362,11 +409,13 @@ impl Epoch {
         let Some(sizes) = recipe.sizes_for_rule() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
-        let positions = self.start_of(pool)..self.start_of(pool + 1).min(self.count_kept());
+        let span = self.span_of(pool);
+        let positions = span.positions.clone();
         let count = length(positions.end - positions.start);
         if recipe.is_stored() {
             let range = length(positions.start)..length(positions.start) + count;
-            let batches = self.cut_sizes(&sizes.as_slice()[range.clone()], sizes.extents_of(range), None);
+            let batches =
+                self.cut_sizes(&span, &sizes.as_slice()[range.clone()], sizes.extents_of(range), None);
             return BatchedPool { samples: PoolSamples::Run(positions.start), batches };
         }
         let mut samples = vec![0; count];
@@ -376,24 +425,31 @@ impl Epoch {
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
-        let batches = self.cut_sizes(&gathered, extents, together);
+        let batches = self.cut_sizes(&span, &gathered, extents, together);
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
 
-    /// The batches that the rule makes of samples of these sizes, pool by pool of the rule.
+    /// The batches that the rule makes of samples of these sizes, which take a part of the epoch, pool by pool of the
+    /// rule.
     fn cut_sizes(
         &self,
+        span: &Span,
         sizes: &[u32],
         extents: Option<(usize, &[u32])>,
         together: Option<u64>,
     ) -> PoolBatches {
         let recipe = &self.recipe;
+        let (even, drop_last) = (recipe.options.balance, recipe.options.drop_last);
+        if let Some(pools) = self.full_pools(1) {
+            let pool = PoolSizes { sizes, extents, together, even, drop_last };
+            let pools = FullPools { in_shard: u64::MAX, ..pools };
+            return span.cut(&recipe.options.rule, pool, (self.pools_in_window > 1).then_some(pools));
+        }
         let cut = |range: Range<usize>| {
             let extents = extents.map(|(dimensions, extents)| {
                 (dimensions, &extents[range.start * dimensions..range.end * dimensions])
             });
-            let even = recipe.options.balance;
-            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even })
+            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even, drop_last })
         };
         if self.pools_in_window == 1 {
             return cut(0..sizes.len());
@@ -420,7 +476,7 @@ impl Epoch {
             &recipe.options.rule,
             Grouped {
                 samples: &samples,
-                pool: PoolSizes { sizes: &sizes, extents, together: None, even: false },
+                pool: PoolSizes { sizes: &sizes, extents, ..PoolSizes::default() },
                 counted,
                 shuffled: recipe.options.shuffle == Shuffle::Samples,
                 drop_last: recipe.options.drop_last,
@@ -435,7 +491,7 @@ impl Epoch {
         if !self.recipe.draws_otherwise() {
             return sizes.total();
         }
-        let mut samples = [0; 1024];
+        let mut samples = [0; DRAWN];
         let mut tokens = 0;
         for start in (0..self.len()).step_by(samples.len()) {
             let count = length(self.len() - start).min(samples.len());
@@ -460,58 +516,6 @@ impl Epoch {
                 }
                 take(&samples);
             }
-        }
-    }
-
-    /// Counts the contents of a batch.
-    pub(super) fn measure(&self, parts: &Parts) -> Measure {
-        let Some(sizes) = &self.recipe.options.sizes else {
-            let count = parts.samples.len() as u64;
-            return Measure {
-                samples: count,
-                parts: count,
-                real: count,
-                padded: count,
-                length: 1,
-                ..Measure::default()
-            };
-        };
-        let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
-        let splits = self.recipe.options.rule.splits();
-        for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
-            measure.real += u64::from(taken);
-            measure.samples += u64::from(start == 0 || !splits);
-            let missing = sizes.as_slice()[length(sample)] - taken;
-            if missing > 0 && !splits {
-                measure.truncated += 1;
-                measure.truncated_tokens += u64::from(missing);
-            }
-            measure.split += u64::from(splits && missing > 0 && start == 0);
-        }
-        if self.recipe.packs() {
-            return Measure { padded: measure.real, shape: measure.real, ..measure };
-        }
-        (measure.length, measure.shape) = self.padded_sample(sizes, parts);
-        Measure { padded: measure.length.saturating_mul(measure.parts), ..measure }
-    }
-
-    /// The number of elements of a padded sample, and a number that identifies its shape.
-    fn padded_sample(&self, sizes: &Sizes, parts: &Parts) -> (u64, u64) {
-        if sizes.dimensions() == 1 {
-            let length = self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0));
-            return (length, length);
-        }
-        let multiple_of = self.recipe.options.rule.multiple_of();
-        let mut union = Union::default();
-        parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
-        (union.elements(multiple_of), union.name(multiple_of))
-    }
-
-    /// The shape of a batch, on which its cost depends.
-    pub(super) fn batch_shape<'a>(&self, parts: &'a Parts, measure: &Measure) -> BatchShape<'a> {
-        match self.recipe.packs() {
-            true => BatchShape::Packed(&parts.sizes),
-            false => BatchShape::Padded { samples: measure.parts, length: measure.length },
         }
     }
 

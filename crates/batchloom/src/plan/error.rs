@@ -102,6 +102,11 @@ causes! {
         PadToMultiple { length: u32, multiple_of: u32 } is Argument of "pad_to",
 
         #[error(
+            "drop_last leaves no batch: {samples} samples have {tokens} elements, and a full batch has {batch}; use fewer \
+             or shorter rows, or turn drop_last off"
+        )]
+        NoFullBatch { samples: u64, tokens: u64, batch: u64 } is Argument of "drop_last",
+        #[error(
             "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of \
              {world_size} ranks; use smaller batches, or turn drop_last off",
             .batch_size.map(|size| format!(" of {size}")).unwrap_or_default()

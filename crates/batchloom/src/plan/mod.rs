@@ -14,9 +14,11 @@ mod conflicts;
 mod epoch;
 pub(crate) mod error;
 mod fill;
+mod full_pools;
 mod label_sums;
 mod loss_denominator;
 mod mates;
+mod measure;
 pub(crate) mod options;
 mod parts;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]

@@ -1,4 +1,4 @@
-//! The contents of a batch: the parts of samples that it holds, and their numbers.
+//! The contents of a batch: the parts of samples that it holds.
 
 /// The samples of a batch, and the elements that it takes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,49 +10,20 @@ pub struct Parts {
     pub starts: Vec<u32>,
     /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
     pub sizes: Vec<u32>,
-}
-
-/// The contents of a batch in numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Measure {
-    /// Samples that begin in the batch.
-    pub(super) samples: u64,
-    /// Samples in the batch, and parts of samples.
-    pub(super) parts: u64,
-    /// Elements that are data.
-    pub(super) real: u64,
-    /// Elements with padding.
-    pub(super) padded: u64,
-    /// Elements of one padded sample.
-    pub(super) length: u64,
-    /// A number that identifies the shape of one padded sample.
-    pub(super) shape: u64,
-    /// Samples that are truncated, and the elements that this costs.
-    pub(super) truncated: u64,
-    pub(super) truncated_tokens: u64,
-    /// Samples that begin in the batch and continue in later ones.
-    pub(super) split: u64,
-}
-
-impl Measure {
-    /// The same batch without some of its members; their places stay.
-    pub(super) fn without(self, members: &Self) -> Self {
-        Self {
-            samples: self.samples - members.samples,
-            real: self.real - members.real,
-            truncated: self.truncated - members.truncated,
-            truncated_tokens: self.truncated_tokens - members.truncated_tokens,
-            split: self.split - members.split,
-            ..self
-        }
-    }
+    /// The end of each row among these parts, if batches are rows of one shape. Rows that are empty are not listed.
+    pub row_ends: Vec<u32>,
 }
 
 impl Parts {
     /// `len` parts: the first parts, or all parts and then the first parts again.
     pub(super) fn fit(self, len: Option<u64>) -> Self {
-        let Self { samples, starts, sizes } = self;
-        Self { samples: fit_len(samples, len), starts: fit_len(starts, len), sizes: fit_len(sizes, len) }
+        let Self { samples, starts, sizes, row_ends } = self;
+        Self {
+            samples: fit_len(samples, len),
+            starts: fit_len(starts, len),
+            sizes: fit_len(sizes, len),
+            row_ends,
+        }
     }
 
     /// The parts of samples that are not in `banned`, which is in ascending order.
@@ -63,7 +34,7 @@ impl Parts {
         self.choose(|sample| banned.binary_search(&sample).is_err())
     }
 
-    /// The parts of some samples.
+    /// The parts of some samples, without their rows.
     pub(super) fn choose(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
         let mut chosen = Self::default();
         for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {

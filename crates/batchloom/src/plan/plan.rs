@@ -129,6 +129,9 @@ impl Plan {
             return Err(PlanCause::conflict("drop_last", "homogeneous_by", reason).into());
         }
         let cause = match self.rule().budget() {
+            Some(batch) if batches == 0 && self.rule().continues() && self.options().drop_last => {
+                PlanCause::NoFullBatch { samples, tokens: self.epoch.tokens(), batch }
+            }
             Some(max_tokens) if batches == 0 => PlanCause::AllDropped { samples, max_tokens },
             _ => {
                 let batch_size = self.rule().batch_size();
@@ -324,7 +327,7 @@ impl Plan {
             Some(_) => {
                 let samples = self.indices(step, rank)?;
                 let (starts, sizes) = (vec![0; samples.len()], vec![1; samples.len()]);
-                Ok(Parts { samples, starts, sizes })
+                Ok(Parts { samples, starts, sizes, row_ends: Vec::new() })
             }
             None => {
                 let (pool, place) = self.pool_with(self.batch(step, rank)?);
@@ -435,6 +438,16 @@ impl Plan {
         Ok(places)
     }
 
+    /// True for each part that another part of its sample follows, if rests are continued. Empty otherwise.
+    pub(crate) fn find_continued(&self, parts: &Parts) -> Vec<bool> {
+        let Some(sizes) = self.options().sizes.as_ref().filter(|_| self.rule().continues()) else {
+            return Vec::new();
+        };
+        let whole = |sample: u64| self.rule().count_taken(sizes.as_slice()[length(sample)]);
+        let each = parts.samples.iter().zip(&parts.starts).zip(&parts.sizes);
+        each.map(|((&sample, start), size)| start + size < whole(sample)).collect()
+    }
+
     /// The batches that hold the sample at `position`, and its index in each.
     fn batches_with(&self, position: u64) -> Vec<(u64, u64)> {
         if self.epoch.uniform().is_some() {
@@ -442,9 +455,12 @@ impl Plan {
             let start = |batch| self.epoch.positions(batch).map_or(0, |positions| positions.start);
             return batch.map(|batch| (batch, position - start(batch))).into_iter().collect();
         }
-        let Some((pool, place)) = self.epoch.place_of(position) else { return Vec::new() };
-        let pool = self.pool(pool);
-        pool.find(place).into_iter().map(|(batch, index)| (pool.first + batch, index)).collect()
+        let in_pool = |(pool, place)| {
+            let pool = self.pool(pool);
+            let found = pool.find(place);
+            found.into_iter().map(move |(batch, index)| (pool.first + batch, index))
+        };
+        self.epoch.places_of(position).into_iter().flat_map(in_pool).collect()
     }
 
     /// The same epoch where batches are dealt as they come, from its start.

@@ -19,14 +19,14 @@ pub(super) struct DealtPool {
 }
 
 /// The samples of a pool, and the batches that the rule makes of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct BatchedPool {
     pub(super) samples: PoolSamples,
     pub(super) batches: PoolBatches,
 }
 
 /// The sample at each place of a pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum PoolSamples {
     Run(u64),
     Listed(Vec<u64>),
@@ -68,6 +68,12 @@ impl DealtPool {
         (0..self.len()).flat_map(|dealt| held(self.batch(dealt)).map(move |index| (dealt, index))).collect()
     }
 
+    /// Gives the parts of each sample its elements in the order in which batches are dealt.
+    pub(super) fn order_parts(&mut self) {
+        let order: Vec<usize> = (0..self.len()).map(|place| self.batch(place)).collect();
+        Arc::make_mut(&mut self.batched).batches.order_parts(order.into_iter());
+    }
+
     fn batch(&self, place: u64) -> usize {
         let place = length(place);
         self.dealt.as_ref().map_or(place, |dealt| length(u64::from(dealt[place].batch)))
@@ -81,8 +87,7 @@ impl BatchedPool {
     }
 
     pub(super) fn range(&self, batch: usize) -> Range<usize> {
-        let end = |batch: usize| length(u64::from(self.batches.ends[batch]));
-        batch.checked_sub(1).map_or(0, end)..end(batch)
+        self.batches.range(batch)
     }
 
     pub(super) fn samples(&self, batch: usize) -> Vec<u64> {
@@ -113,8 +118,11 @@ impl BatchedPool {
             None => samples.iter().map(first).collect(),
         };
         let taken = |(&sample, start): (&u64, &u32)| (size(sample) - start).min(limit);
-        let sizes = samples.iter().zip(&starts).map(taken).collect();
-        Parts { samples, starts, sizes }
+        let sizes = match self.batches.taken.get(self.range(batch)) {
+            Some(taken) if !taken.is_empty() => taken.to_vec(),
+            _ => samples.iter().zip(&starts).map(taken).collect(),
+        };
+        Parts { samples, starts, sizes, row_ends: self.batches.row_ends_of(batch) }
     }
 }
 

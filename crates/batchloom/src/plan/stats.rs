@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 use super::Plan;
 use super::chunk_stats::ChunkStats;
 use super::mates::rank_correlation;
-use super::parts::{Measure, Parts};
+use super::measure::Measure;
+use super::parts::Parts;
 use super::pool::length;
 use super::step_spread::StepSpread;
 #[cfg(feature = "report")]

@@ -220,7 +220,7 @@ def _mask(elements: Elements) -> torch.Tensor:
 
 
 def _segments(elements: Elements) -> torch.Tensor:
-    numbers: torch.Tensor = elements.members.numbers.to(torch.int32)
+    numbers: torch.Tensor = elements.members.numbers.to(torch.int32) + 1
     return numbers.index_select(0, elements.single.owners)
 
 

@@ -17,7 +17,7 @@ from batchloom.device.collate.rows import Outline, Runs, samples, split_marks, t
 SEPARATOR, PADDING = -1, -2
 
 # The values of places after the end of a piece, where they are not 0.
-PADDED = {"labels": IGNORED, "segment_ids": -1}
+PADDED = {"labels": IGNORED}
 
 
 class Tokens:
@@ -59,7 +59,7 @@ class Tokens:
             "input_ids": lambda: tokens,
             "labels": lambda: tokens,
             "position_ids": lambda: (places.index_select(0, owners) + steps).to(torch.int64),
-            "segment_ids": lambda: documents.index_select(0, owners).to(torch.int32),
+            "segment_ids": lambda: (documents + 1).index_select(0, owners).to(torch.int32),
             "resets": lambda: (begins.index_select(0, owners) > 0) & (steps == 0),
         }
         padding = rows == PADDING if self._pads else None

@@ -31,7 +31,8 @@ pub use reading::{
 };
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::collation::{CollateOptions, Collated, CollatedAhead, Collation, Index, Ragged, form_one};
+use super::collated::{Collated, CollatedAhead};
+use super::collation::{CollateOptions, Collation, Index, Ragged, form_one};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
@@ -651,7 +652,7 @@ fn describing_fields(
         (false, _) => Vec::new(),
         (true, true) => vec![
             ("cu_seqlens", Arc::new(Boundaries)),
-            ("position_ids", Arc::new(Positions)),
+            ("position_ids", Arc::new(Positions { continues: rule.continues() })),
             ("segment_ids", Arc::new(Segments)),
         ],
         (true, false) => {

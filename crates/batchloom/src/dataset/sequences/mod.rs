@@ -2,12 +2,14 @@
 
 mod field;
 mod lengths;
+mod size_of;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use self::field::{Field, check_extents, variable};
 use self::lengths::{OwnLengths, Shared};
+pub use self::size_of::SizeOf;
 use super::collation::{CollateOptions, Collation, Description, Index, Ragged};
 use super::error::{DatasetCause, LabelsCause, OffsetCause};
 use super::kind::{EpochKey, Kind, all_of};
@@ -51,30 +53,6 @@ pub struct SequenceDataset {
     own_lengths: OwnLengths,
     /// True if batches concatenate samples, whatever the rule.
     concatenates: bool,
-}
-
-/// The size of a sample if fields have separate lengths: what rules sort, count and budget by.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SizeOf {
-    /// The largest of its fields: no field of a batch exceeds a budget, padding included.
-    #[default]
-    Max,
-    /// All of its fields together: a budget bounds the longest such sum, times the number of samples.
-    Sum,
-    /// One field, by its name.
-    Field(String),
-}
-
-impl From<&str> for SizeOf {
-    /// The size that `"max"`, `"sum"` or the name of a field stands for.
-    fn from(name: &str) -> Self {
-        match name {
-            "max" => Self::Max,
-            "sum" => Self::Sum,
-            field => Self::Field(field.to_owned()),
-        }
-    }
 }
 
 /// The fields of a [`SequenceDataset`].
@@ -536,7 +514,7 @@ impl Kind for SequenceDataset {
         let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
             true => vec![
                 ("cu_seqlens", Arc::new(Boundaries)),
-                ("position_ids", Arc::new(Positions)),
+                ("position_ids", Arc::new(Positions { continues: rule.continues() })),
                 ("segment_ids", Arc::new(Segments)),
             ],
             false => {

@@ -80,7 +80,7 @@ named!(Tail, "tail", {
 pub struct TokenExtras {
     /// Adds `position_ids`: the place of each token in its document, counted from the start of the piece; int64.
     pub position_ids: bool,
-    /// Adds `segment_ids`: the number of each token's document in the piece, from 0; int32.
+    /// Adds `segment_ids`: the number of each token's document in the piece, from 1; int32.
     pub segment_ids: bool,
     /// Adds `resets`: true for each token that begins a document.
     pub resets: bool,

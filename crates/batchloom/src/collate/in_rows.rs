@@ -1,0 +1,113 @@
+//! Fields in rows of one shape: another form's field with the parts of each row beside each other.
+//!
+//! A field with a number for each element becomes `[rows, tokens, ..]`, one with a record for each sample `[rows,
+//! samples, ..]`. Promise: whatever a batch holds, its shape is the same. What follows the last sample of a row, and rows
+//! without samples, are padding.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::pack::RowBoundaries;
+use super::{Form, Members, RowFrame, RowUnit};
+use crate::{DType, Result};
+
+/// The field of another form in rows.
+#[derive(Debug)]
+pub(crate) struct InRows {
+    inner: Arc<dyn Form>,
+    frame: RowFrame,
+    /// The bytes of one element of padding.
+    padding: Vec<u8>,
+}
+
+impl InRows {
+    /// The field of `inner` in rows, with its own padding unless `padding` is given. A field that has nothing for each
+    /// sample or element stays as it is.
+    pub(crate) fn wrap(inner: Arc<dyn Form>, frame: RowFrame, padding: Option<Vec<u8>>) -> Arc<dyn Form> {
+        match inner.row_unit() {
+            RowUnit::Batch => inner,
+            RowUnit::Boundary => Arc::new(RowBoundaries { dtype: inner.dtype(), frame }),
+            RowUnit::Element | RowUnit::Member => {
+                let padding = padding.unwrap_or_else(|| inner.row_padding());
+                Arc::new(Self { inner, frame, padding })
+            }
+        }
+    }
+
+    /// The number of records in a row.
+    fn len(&self) -> usize {
+        match self.inner.row_unit() {
+            RowUnit::Element => self.frame.tokens,
+            _ => self.frame.samples,
+        }
+    }
+
+    /// The number of bytes of a row.
+    fn row_bytes(&self, members: &Members) -> usize {
+        let inner = self.inner.shape(members);
+        self.len() * inner[1..].iter().product::<usize>() * self.inner.dtype().size()
+    }
+
+    /// Fills what follows the parts of a row.
+    fn pad(&self, target: &mut [u8]) {
+        match self.padding.iter().all(|&byte| byte == self.padding[0]) {
+            true => target.fill(self.padding[0]),
+            false => target
+                .chunks_exact_mut(self.padding.len())
+                .for_each(|slot| slot.copy_from_slice(&self.padding)),
+        }
+    }
+}
+
+impl Form for InRows {
+    fn dtype(&self) -> DType {
+        self.inner.dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[self.frame.rows, self.len()], &self.inner.shape(members)[1..]].concat()
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        let row_bytes = self.row_bytes(members);
+        if member >= members.count {
+            return self.frame.rows * row_bytes;
+        }
+        let row = members.row_of(member);
+        let first = members.row_members(row).start;
+        row * row_bytes + self.inner.start(members, member) - self.inner.start(members, first)
+    }
+
+    fn is_data(&self) -> bool {
+        self.inner.is_data()
+    }
+
+    fn sample(&self) -> Vec<Option<usize>> {
+        self.inner.sample()
+    }
+
+    fn most_elements(&self) -> usize {
+        self.inner.most_elements()
+    }
+
+    fn row_unit(&self) -> RowUnit {
+        RowUnit::Batch
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let (mut first, mut rest) = (range.start, target);
+        while first < range.end {
+            let row = members.row_of(first);
+            let end = members.row_members(row).end.min(range.end);
+            let place = |member| self.start(members, member);
+            let stop = if end == range.end { rest.len() } else { place(end) - place(first) };
+            let (part, later) = rest.split_at_mut(stop);
+            let bytes = self.inner.start(members, end) - self.inner.start(members, first);
+            let (data, padding) = part.split_at_mut(bytes.min(stop));
+            self.inner.fill(members, first..end, data)?;
+            self.pad(padding);
+            (first, rest) = (end, later);
+        }
+        Ok(())
+    }
+}
