@@ -77,13 +77,13 @@ class Field:
             the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
             count and budget.
         offset_by: The elements that the integers of the field count, in batches that concatenate samples: the name of
-            a field of samples that differ in size, or of sizes that fields share. Each integer gets the number of such elements in
-            the samples before its own: ``bl.Field(offset_by="x")`` for the ``edge_index`` of graphs with nodes ``x``.
-            Batches then also hold ``batch`` (int64, ``[elements]``), the number of each element's sample from 0, and
-            ``ptr`` (int64, ``[samples + 1]``), the place where each sample begins. A field of one shape may hold
-            indices too, as the root of each tree. Offsets are added after ``dtype``; a sum that the type does not hold
-            is an error of its batch. The zeros of a banned sample are offset too, so they are its own first element.
-            Indices are offset in memory, so a device does not gather such data.
+            a field of samples that differ in size, or of sizes that fields share. Each integer gets the number of such
+            elements in the samples before its own: ``bl.Field(offset_by="x")`` for the ``edge_index`` of graphs with
+            nodes ``x``. Batches then also hold ``batch`` (int64, ``[elements]``), the number of each element's sample
+            from 0, and ``ptr`` (int64, ``[samples + 1]``), the place where each sample begins. A field of one shape may
+            hold indices too, as the root of each tree. Offsets are added after ``dtype``; a sum that the type does not
+            hold is an error of its batch. The zeros of a banned sample are offset too, so they are its own first
+            element. Indices are offset in memory, so a device does not gather such data.
 
     The mask and the lengths of a batch describe the fields without slots. Where all fields that they describe have
     slots, they have the shape of the slots of the first field: ``lengths`` counts the elements that are data. (A
