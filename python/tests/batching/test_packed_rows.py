@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 
 import batchloom as bl
 import numpy
@@ -268,7 +269,7 @@ def test_ranks_take_steps_of_one_shape(uneven, rests, world_size):
     if uneven != "short":
         assert len({len(batches) for batches in ranks}) == 1
     shapes = {
-        tuple((name, getattr(value, "shape", value)) for name, value in batch.items()) for batch in sum(ranks, [])
+        tuple((name, getattr(value, "shape", value)) for name, value in batch.items()) for batch in batching.flat(ranks)
     }
     assert len(shapes) == 1
     if uneven == "mask":
@@ -279,7 +280,15 @@ def test_ranks_take_steps_of_one_shape(uneven, rests, world_size):
         assert counted >= len(sizes)
 
 
-def test_bans_clear_their_places():
+def test_bans_clear_their_places_and_no_padding():
+    options = {"batching": bl.Packing(8, rows=2), "fields": {"x": bl.Field(pad=-7)}}
+    (batch,) = bl.DataLoader(batching.dataset([6, 5]), ban=[1], **options)
+    assert batch["x"].tolist() == [[0, 1, 2, 3, 4, 5, -7, -7], [0, 0, 0, 0, 0, -7, -7, -7]]
+    assert batch["index"][:, 0].tolist() == [0, -1]
+    assert batch["weight"][:, 0].tolist() == [1, 0]
+
+
+def test_bans_are_counted():
     sizes = [6, 5, 4, 3]
     rule = bl.Packing(8, rows=2, rests="continue")
     loader = bl.DataLoader(batching.dataset(sizes), batching=rule, labels="x", ban=[1])
@@ -308,7 +317,7 @@ def test_mixtures_by_tokens_and_weights_fill_rows():
     assert shares[0] / shares.sum() == pytest.approx(0.75, abs=0.02)
     # Weights that change within an epoch change nothing before the next pool, and rows stay full.
     iterator = iter(loader)
-    list(itertools.islice(iterator, 5))
+    first = list(itertools.islice(iterator, 5))
     state = loader.state_dict()
     other = bl.DataLoader(
         bl.Mixture(datasets, {"left": 0.25, "right": 0.75}, by="tokens"),
@@ -319,6 +328,17 @@ def test_mixtures_by_tokens_and_weights_fill_rows():
     other.load_state_dict(state)
     rest = list(other)
     assert sum(int((batch["segment_ids"] > 0).all()) for batch in rest) >= len(rest) - 1
+    # Whatever was drawn comes whole, also where weights changed inside of an epoch.
+    offsets = {0: left, 1: right}
+    counts = {0: Counter(), 1: Counter()}
+    for batch in first + rest:
+        for row, sources in zip(packed_rows.parts(batch), batch["source"].tolist(), strict=True):
+            for (_, values), source in zip(row, sources, strict=False):
+                counts[source].update(values)
+    for source, lengths in offsets.items():
+        starts = numpy.cumsum(lengths) - lengths
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            assert len({counts[source][value] for value in range(start, start + length)}) == 1
 
 
 def test_weighted_draws_fill_rows():
@@ -351,6 +371,20 @@ def test_files_make_the_rows_of_memory(tmp_path):
             packed_rows.check(batch, rule)
         found = packed_rows.elements(batches)
         assert {sample: sorted(values) for sample, values in found.items()} == dict(enumerate(rows))
+
+
+def test_samples_that_cannot_be_read_leave_their_places():
+    def read(sample):
+        if sample == 1:
+            raise ValueError("damaged")
+        return {"x": numpy.full(sample + 2, sample + 1)}
+
+    dataset = bl.MapDataset(range(4), read, sizes=[2, 3, 4, 5], on_error="skip")
+    batches = list(bl.DataLoader(dataset, batching=bl.Packing(6, rows=3, max_samples=2)))
+    for batch in batches:
+        index, weight = batch["index"].ravel().tolist(), batch["weight"].ravel().tolist()
+        assert all(counts == (sample not in (-1, 1)) for sample, counts in zip(index, weight, strict=True))
+        assert set(batch["x"].ravel().tolist()) <= {0, 1, 3, 4}
 
 
 def test_devices_keep_the_addresses_of_rows():

@@ -80,8 +80,14 @@ def check_plan(configuration, epoch, batches):
     rule, options, count = configuration.rule, configuration.options, len(configuration.dataset)
     shuffle, drop_last = options["shuffle"], options.get("drop_last", False)
     times = Counter(itertools.chain(*batches))
-    if not (isinstance(rule, bl.Packing) and rule.oversize == "split"):
+    splits = isinstance(rule, bl.Packing) and batching.policy(rule) == "split"
+    if not splits and getattr(rule, "rests", "none") == "none":
         assert set(times.values()) == {1}
+    if isinstance(rule, bl.Packing) and rule.rows is not None:
+        # The tests of rows say which elements come; here each sample comes.
+        large = {sample for sample in range(count) if batching.too_large(rule, configuration.sizes[sample])}
+        assert set(times) == set(range(count)) - (large if rule.oversize == "drop" else set())
+        return
     if not isinstance(shuffle, bool) or configuration.text.startswith("stream") or "shard_size" in options:
         check_pieces(configuration, epoch, batches, times)
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 import batchloom as bl
 import numpy
-from oracles import batching, graphs, groups, tokens, windows
+from oracles import batching, graphs, groups, packed_rows, tokens, windows
 from oracles.devices import blocks
 from oracles.sequences import padded
 from oracles.windows import pretended
@@ -140,6 +140,39 @@ def sequences(random):
     text = f"sequences {sizes} {options}"
     packs = isinstance(rule, bl.Packing)
     return Configuration(text, batching.dataset(sizes), options, check_packed if packs else check, sizes, HOST + DEVICE)
+
+
+def rows_of_packs(random):
+    """Packs as rows of one shape, whole or continued in later rows."""
+    sizes = lengths(random)
+    rule = bl.Packing(
+        random.randint(1, 60),
+        max_samples=random.choice([None, random.randint(1, 9)]),
+        oversize=random.choice([None, "split", "drop", "truncate"]),
+        order=random.choice(["random", "decreasing"]),
+        pool=random.choice([None, "all", random.randint(1, 70)]),
+        rows=random.randint(1, 4),
+        rests=random.choice(["none", "continue"]),
+    )
+    value = random.choice([0, -1, 7])
+    options = order(random) | {"batching": rule, "balance": random.random() < 0.2, "pad_value": value}
+    samples = numpy.split(numpy.arange(sum(sizes)), numpy.cumsum(sizes)[:-1])
+
+    def check(batch, chosen):
+        packed_rows.check(batch, rule, value=value)
+        found = batching.flat(packed_rows.parts(batch))
+        assert [sample for sample, _ in found] == list(chosen)
+        for sample, values in found:
+            first = values[0] - int(samples[sample][0]) if values else 0
+            assert values == list(samples[sample][first : first + len(values)])
+            assert (
+                rule.rests == "continue"
+                or rule.oversize == "split"
+                or len(values) == batching.taken(rule, sizes[sample])
+            )
+
+    text = f"rows of packs {sizes} {options}"
+    return Configuration(text, batching.dataset(sizes), options, check, sizes, HOST + DEVICE)
 
 
 def lengths(random):
@@ -323,4 +356,4 @@ def slid(random):
     return Configuration(text, dataset, options, check, None, ways)
 
 
-KINDS = (rows, sequences, sequences, whole_groups, large_graphs, streams, slid)
+KINDS = (rows, sequences, sequences, rows_of_packs, whole_groups, large_graphs, streams, slid)

@@ -123,7 +123,7 @@ def test_batches_are_pieces_of_the_stream(
                 positions, segments, resets = map(listed, more)
                 for row, own in enumerate(expected(tokens, seq_len, rows, tail, samples.tolist())[1]):
                     real = [label != IGNORED for label in own]
-                    assert [segment >= 0 for segment in segments[row]] == real
+                    assert [segment > 0 for segment in segments[row]] == real
                     ends = [k for k, is_real in enumerate(real) if not is_real]
                     assert not any(positions[row][k] or resets[row][k] for k in ends)
         assert sum(plan.step(k).labels for k in range(len(plan))) == len(tokens) - 1

@@ -28,6 +28,8 @@ def counts_real(rule):
 
 def policy(rule):
     """The policy for samples that do not fit, where the rule has a budget."""
+    if isinstance(rule, bl.Packing) and rule.oversize is None:
+        return "split" if rule.rests == "continue" else "error"
     return getattr(rule, "oversize", None)
 
 

@@ -17,8 +17,8 @@ def parts(batch, name="x"):
     return rows
 
 
-def check(batch, rule, names=("x",)):
-    """Everything that says where samples lie in rows says the same, and the rest is padding."""
+def check(batch, rule, names=("x",), value=0):
+    """Everything that says where samples lie in rows says the same, and the rest is padding: ``value`` in fields."""
     rows, tokens, samples = rule.rows, rule.max_tokens, capacity(rule)
     ends, index = numpy.asarray(batch["cu_seqlens"]), numpy.asarray(batch["index"])
     positions, segments = numpy.asarray(batch["position_ids"]), numpy.asarray(batch["segment_ids"])
@@ -36,7 +36,7 @@ def check(batch, rule, names=("x",)):
         numbers = [number for number, length in enumerate(lengths, 1) for _ in range(length)]
         assert segments[row].tolist() == numbers + [0] * (tokens - bounds[-1])
         assert not positions[row, bounds[-1] :].any()
-        assert all(not numpy.asarray(batch[name])[row, bounds[-1] :].any() for name in names)
+        assert all((numpy.asarray(batch[name])[row, bounds[-1] :] == value).all() for name in names)
         for number, (start, end) in enumerate(itertools.pairwise(bounds)):
             steps = positions[row, start:end]
             assert steps.tolist() == [int(steps[0]) + step for step in range(end - start)] if end > start else True
@@ -60,7 +60,7 @@ def elements(batches, name="x"):
 
 
 def check_labels(batch, wholes, name="x", labels="labels"):
-    """A label is the next element of its sample, whether it is in this row or not; -100 after the last, and at padding."""
+    """A label is the next element of its sample, in this row or not; -100 after the last, and at padding."""
     expected = numpy.full(batch[labels].shape, IGNORED)
     positions = numpy.asarray(batch["position_ids"])
     for row, held in enumerate(parts(batch, name)):

@@ -27,6 +27,11 @@ pub(crate) trait Form: Debug + Send + Sync {
         member * self.shape(members)[1..].iter().product::<usize>() * self.dtype().size()
     }
 
+    /// The byte at which the part of member `member` ends: padding of a row may follow.
+    fn end(&self, members: &Members, member: usize) -> usize {
+        self.start(members, member + 1)
+    }
+
     /// Returns true if the field holds data of samples, which the place of a banned one does not. Other fields describe
     /// their places.
     fn is_data(&self) -> bool {

@@ -78,6 +78,11 @@ impl Form for InRows {
         row * row_bytes + self.inner.start(members, member) - self.inner.start(members, first)
     }
 
+    fn end(&self, members: &Members, member: usize) -> usize {
+        let bytes = self.inner.start(members, member + 1) - self.inner.start(members, member);
+        self.start(members, member) + bytes
+    }
+
     fn is_data(&self) -> bool {
         self.inner.is_data()
     }

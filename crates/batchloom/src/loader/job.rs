@@ -346,7 +346,7 @@ impl Job {
 fn clear_banned(form: &dyn Form, members: &Members, rows: &Range<usize>, target: &mut [u8]) {
     let first = form.start(members, rows.start);
     for member in rows.clone().filter(|&member| form.is_data() && members.is_banned(member)) {
-        let part = form.start(members, member) - first..form.start(members, member + 1) - first;
+        let part = form.start(members, member) - first..form.end(members, member) - first;
         target[part].fill(0);
     }
 }

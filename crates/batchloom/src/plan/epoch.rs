@@ -30,6 +30,9 @@ const CUT_BYTES: usize = 64;
 /// batches of a window of pools are put together.
 const EVEN_BYTES: usize = 64;
 const WINDOW_BYTES: usize = 48;
+
+/// The bytes that a part of a sample takes beside these while rows are put together.
+const ROW_BYTES: usize = 64;
 const POOL_BYTES: usize = 32;
 
 /// The number of samples that are drawn at once.
@@ -259,6 +262,9 @@ impl Epoch {
             _ => 0,
         };
         let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
+        let is_in_rows =
+            self.recipe.options.rule.continues() || self.recipe.options.rule.row_shape().is_some();
+        let even = even + if is_in_rows { ROW_BYTES } else { 0 };
         let each = CUT_BYTES + even + dimensions * size_of::<u32>();
         let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
         let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
