@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from batchloom.batching.rules import Packing as Packing
     from batchloom.batching.rules import Rule as Rule
     from batchloom.batching.rules import TokenBudget as TokenBudget
+    from batchloom.collate.document_mask import DocumentMask as DocumentMask
     from batchloom.collate.field import Field as Field
     from batchloom.collate.field import FieldOptions as FieldOptions
+    from batchloom.collate.flex_attention import as_block_mask as as_block_mask
     from batchloom.collate.slots import Crop as Crop
     from batchloom.collate.slots import Pad as Pad
     from batchloom.collate.slots import Resize as Resize
@@ -107,10 +109,12 @@ _NAMES = {
         "Rule",
         "TokenBudget",
     ),
+    "batchloom.collate.document_mask": ("DocumentMask",),
     "batchloom.collate.field": (
         "Field",
         "FieldOptions",
     ),
+    "batchloom.collate.flex_attention": ("as_block_mask",),
     "batchloom.collate.slots": (
         "Crop",
         "Pad",

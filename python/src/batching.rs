@@ -143,9 +143,42 @@ pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
     sizes.0.as_slice::<u32>().ok_or_else(|| DataError::new_err("sizes are not a compact array of uint32"))
 }
 
-/// The sizes of an array of uint32, if one is given, for a plan.
-pub(crate) fn read_sizes(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
-    let Some(given) = given else { return Ok(None) };
+/// Sizes of samples with names: arrays of uint32, or `None` for the sizes that rules sort by; and whether batches pad
+/// what they count.
+pub(crate) type SizeColumns<'py> = Vec<(String, Option<PyRef<'py, Tensor>>, bool)>;
+
+/// The sizes that rules sort by, as an array of uint32, and those with names.
+pub(crate) type GivenSizes<'py> = (PyRef<'py, Tensor>, SizeColumns<'py>);
+
+/// Sizes of samples as Python reads them: see [`GivenSizes`].
+pub(crate) type WrittenSizes = (Tensor, Vec<(String, Option<Tensor>, bool)>);
+
+/// The sizes with names of a dataset or a plan, for Python.
+pub(crate) fn write_columns(sizes: &Sizes) -> PyResult<Vec<(String, Option<Tensor>, bool)>> {
+    let column = |(name, values, is_padded): (&str, Option<&[u32]>, bool)| {
+        Ok((name.to_owned(), values.map(Tensor::of_numbers).transpose()?, is_padded))
+    };
+    sizes.columns().map(column).collect()
+}
+
+/// Sizes of samples, for a plan.
+pub(crate) fn read_sizes(given: &GivenSizes<'_>) -> PyResult<Sizes> {
+    let (first, columns) = given;
+    let mut named = read_first(first)?;
+    for (name, values, is_padded) in columns {
+        let values = values.as_ref().map(|values| collect(sizes(values)?.iter().copied())).transpose()?;
+        let added = match values {
+            None => named.named(name),
+            Some(values) if *is_padded => named.with_lengths(name, values),
+            Some(values) => named.with(name, values),
+        };
+        named = added.map_err(|error| raise(&error))?;
+    }
+    Ok(named)
+}
+
+/// The sizes that rules sort by.
+fn read_first(given: &Tensor) -> PyResult<Sizes> {
     match given.0.shape() {
         &[_, dimensions] => Sizes::with_extents(collect(sizes(given)?.iter().copied())?, dimensions),
         _ => {
@@ -154,6 +187,5 @@ pub(crate) fn read_sizes(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
             Ok(Sizes::new(given))
         }
     }
-    .map(Some)
     .map_err(|error| raise(&error))
 }

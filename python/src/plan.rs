@@ -6,7 +6,7 @@ use batchloom::report::Value;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batching::{Coefficients, Rule, read_cost};
+use crate::batching::{Coefficients, Rule, WrittenSizes, read_cost, write_columns};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::memory::collect;
@@ -95,14 +95,15 @@ impl Plan {
         py.detach(elements).map_err(|error| raise(&error))
     }
 
-    /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32.
-    /// `None` if samples do not differ in size.
-    fn extents(&self) -> PyResult<Option<Tensor>> {
+    /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32, and the
+    /// sizes with names. `None` if samples do not differ in size.
+    fn extents(&self) -> PyResult<Option<WrittenSizes>> {
         let Some(sizes) = self.plan.options().sizes.as_ref() else { return Ok(None) };
         let (samples, dimensions) = (sizes.as_slice().len(), sizes.dimensions());
         let shape = if dimensions == 1 { vec![samples] } else { vec![samples, dimensions] };
         let extents = batchloom::Tensor::from_vec(sizes.to_extents(), &shape);
-        extents.map(|extents| Some(Tensor(extents))).map_err(|error| raise(&error))
+        let extents = extents.map(Tensor).map_err(|error| raise(&error))?;
+        Ok(Some((extents, write_columns(sizes)?)))
     }
 
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
@@ -269,6 +270,17 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
                 dict.set_item(statistic.name, number)?;
             }
             Value::Cost(cost) => dict.set_item(statistic.name, cost.to_string())?,
+            Value::Name(name) => dict.set_item(statistic.name, name)?,
+            Value::Budgets(budgets) => {
+                let fills = PyDict::new(py);
+                for budget in budgets {
+                    let fill = PyDict::new(py);
+                    fill.set_item("sum", budget.sum)?;
+                    fill.set_item("fill", budget.fill)?;
+                    fills.set_item(budget.name, fill)?;
+                }
+                dict.set_item(statistic.name, fills)?;
+            }
             _ => dict.set_item(statistic.name, py.None())?,
         }
     }

@@ -4,7 +4,9 @@ use batchloom::batching::Keys;
 use batchloom::order::{Chunks, Shuffle};
 use pyo3::prelude::*;
 
-use crate::batching::{Coefficients, Rule, parse, read_cost, read_pad_to, read_sizes, sizes, write_cost};
+use crate::batching::{
+    Coefficients, GivenSizes, Rule, parse, read_cost, read_pad_to, read_sizes, sizes, write_cost,
+};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
 use crate::error::DataError;
@@ -35,7 +37,7 @@ pub(crate) struct PlanOptions<'py> {
     accumulate: Option<u64>,
     balance_within: String,
     #[pyo3(default)]
-    sizes: Option<PyRef<'py, Tensor>>,
+    sizes: Option<GivenSizes<'py>>,
     #[pyo3(default)]
     labels: Option<Labels<'py>>,
     #[pyo3(default)]
@@ -62,7 +64,7 @@ impl PlanOptions<'_> {
         options.shard_size = self.shard_size;
         options.pad_to = read_pad_to(self.pad_to)?;
         options.ban = self.ban.map(batchloom::plan::Banned::new);
-        options.sizes = read_sizes(self.sizes.as_deref())?;
+        options.sizes = self.sizes.as_ref().map(read_sizes).transpose()?;
         options.labels = self.labels.map(|labels| labels.engine()).transpose()?;
         options.per_class = self.per_class;
         options.chunks = self.chunks.map(|sizes| read_chunks(&sizes)).transpose()?;

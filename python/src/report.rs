@@ -5,9 +5,8 @@ use batchloom::report::{Budget, Comparison as EngineComparison, Histogram, Page}
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batching::{Rule, read_sizes};
-use crate::dlpack::Tensor;
-use crate::error::{DataError, raise};
+use crate::batching::{GivenSizes, Rule, read_sizes};
+use crate::error::raise;
 use crate::plan::dict_of;
 
 /// Rules side by side.
@@ -26,13 +25,13 @@ type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, Option<f64>,
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,
-    sizes: &Tensor,
+    sizes: GivenSizes<'_>,
     rules: Option<Vec<PyRef<'_, Rule>>>,
     world_size: u32,
     max_tokens: Option<u64>,
     cost: Option<(f64, f64, f64)>,
 ) -> PyResult<Comparison> {
-    let Some(sizes) = read_sizes(Some(sizes))? else { return Err(DataError::new_err("there are no sizes")) };
+    let sizes = read_sizes(&sizes)?;
     let rules: Option<Vec<EngineRule>> = rules.map(|rules| rules.iter().map(|rule| rule.0.clone()).collect());
     let compared = || {
         let cost = cost.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose()?;

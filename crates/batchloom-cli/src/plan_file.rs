@@ -94,7 +94,7 @@ impl PlanFile {
         let source = LengthsSource { lengths: self.lengths.clone(), column: self.column.clone(), count };
         let sizes = match given.filter(|_| source.is_standard_input()) {
             Some(given) => given.clone(),
-            None => Sizes::new(read::lengths(&source, tables)?),
+            None => read::sizes(&source, tables, [&self.rule])?,
         };
         let plan = self.plan(sizes)?;
         if plan.fingerprint() != self.fingerprint {

@@ -5,7 +5,7 @@ use batchloom::ranks::Uneven;
 use batchloom::{Kind, Loader, SequenceDataset, Tensor, TensorDataset};
 use proptest::prelude::*;
 
-use crate::rules::rule;
+use crate::rules::{count_labels, rule};
 
 fn losses() -> impl Strategy<Value = Loss> {
     prop::sample::select(vec![Loss::TokenMean, Loss::SequenceMean, Loss::SequenceSum])
@@ -19,11 +19,6 @@ fn total(loss: Loss, labels: &[usize]) -> f64 {
         Loss::SequenceSum => all as f64 / labelled as f64,
         _ => 1.0,
     }
-}
-
-/// The number behind the colon of the text of a rule.
-fn limit_of(text: &str) -> usize {
-    text.split([':', ',']).nth(1).and_then(|number| number.parse().ok()).unwrap_or(usize::MAX)
 }
 
 proptest! {
@@ -60,10 +55,7 @@ proptest! {
                 sums[update as usize] += weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
             }
         }
-        let text = rule.to_string();
-        let continues = text.contains("rests=continue");
-        let most = if text.contains("oversize=truncate") { limit_of(&text) } else { usize::MAX };
-        let taken = |length: usize| length.min(most);
+        let sizes: Vec<u32> = lengths.iter().map(|&length| length as u32).collect();
         for (update, sum) in (0..).zip(sums) {
             let counted = plan.update(update).unwrap();
             let mut labels = Vec::new();
@@ -71,12 +63,8 @@ proptest! {
                 for rank in (0..world_size).filter(|&rank| step < plan.steps_of(rank)) {
                     let parts = plan.parts(step, rank).unwrap();
                     let len = parts.sizes.len() - plan.fillers(step, rank).unwrap() as usize;
-                    let ends = parts.samples.iter().zip(&parts.starts).zip(&parts.sizes).take(len);
-                    labels.extend(ends.map(|((&sample, &start), &size)| {
-                        // A rest that is continued begins with the label of the last token before it.
-                        let is_last = !continues || (start + size) as usize == taken(lengths[sample as usize]);
-                        (size as usize).saturating_sub(usize::from(is_last))
-                    }));
+                    let counts = count_labels(&rule, &sizes, &parts);
+                    labels.extend(counts.into_iter().take(len).map(|count| count as usize));
                 }
             }
             prop_assert!((sum - total(loss, &labels)).abs() < 1e-4, "{} {:?}", sum, counted);

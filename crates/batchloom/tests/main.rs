@@ -11,6 +11,8 @@ mod arrow;
 mod balance;
 mod bans;
 mod batches;
+mod block_masks;
+mod budgets;
 mod chunk_reader;
 mod chunk_window;
 mod chunked_tensors;

@@ -245,7 +245,7 @@ fn packing_in_random_order_fills_bins() {
     for samples in [1_000, 10_000] {
         let sizes = spread(1, samples);
         let rule = Packing::new(8192).unwrap();
-        let stats = |order| plan(&sizes, rule.order(order), 3).build().unwrap().stats();
+        let stats = |order| plan(&sizes, rule.clone().order(order), 3).build().unwrap().stats();
         let (random, decreasing) = (stats(PackingOrder::Random), stats(PackingOrder::Decreasing));
         assert!(random.batches <= decreasing.batches + 1, "{} {}", random.batches, decreasing.batches);
         assert!(random.mates_kept.unwrap() < 0.05);

@@ -22,9 +22,9 @@ struct Rows {
 impl Rows {
     fn rule(&self, rests: Rests) -> Rule {
         let rule = Packing::new(self.tokens).unwrap().rests(rests).pool(self.pool).unwrap();
-        let rule = self.samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
-        let rule = self.oversize.map_or(rule, |oversize| rule.oversize(oversize));
-        self.rows.map_or(rule, |rows| rule.rows(rows).unwrap()).into()
+        let rule = self.samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap());
+        let rule = self.oversize.map_or(rule.clone(), |oversize| rule.oversize(oversize));
+        self.rows.map_or(rule.clone(), |rows| rule.rows(rows).unwrap()).into()
     }
 
     /// The elements of a full batch.

@@ -12,6 +12,7 @@ use batchloom::ranks::Uneven;
 use batchloom::{Error, Kind, Plan};
 use proptest::prelude::*;
 
+use crate::budgets;
 use crate::errors::refused;
 
 /// The options of a plan over samples of different sizes.
@@ -33,7 +34,7 @@ struct Options {
 impl Options {
     fn build(&self) -> Result<Plan, Error> {
         Plan::builder(self.sizes.len() as u64)
-            .sizes(Sizes::new(self.sizes.clone()))
+            .sizes(budgets::sizes(&self.sizes))
             .rule(self.rule.clone())
             .shuffle(self.shuffle)
             .seed(self.seed)
@@ -71,15 +72,15 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             let rule = TokenBudget::new(tokens).unwrap().oversize(oversize).pool(pool).unwrap();
             let rule = rule.multiple_of(multiple).unwrap();
             let rule = rule.count(if real { Count::Real } else { Count::Padded });
-            let rule = spread.map_or(rule, |spread| rule.max_length_spread(spread as u32));
-            samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
+            let rule = spread.map_or(rule.clone(), |spread| rule.max_length_spread(spread as u32));
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples as u64).unwrap()).into()
         });
     let optimal = (cost(), some(30..300), some(1..9), 1_u32..17, oversize(), pool.clone()).prop_map(
         |(cost, tokens, samples, multiple, oversize, pool)| {
             let rule = CostOptimal::new(cost).oversize(oversize).pool(pool).unwrap();
             let rule = rule.multiple_of(multiple).unwrap();
             let rule = tokens.map_or(rule, |tokens| rule.max_tokens(tokens as u64).unwrap());
-            samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples as u64).unwrap()).into()
         },
     );
     let policies = [PackedOversize::Split, PackedOversize::Truncate, PackedOversize::Drop];
@@ -89,9 +90,9 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         |(tokens, samples, oversize, decreasing, pool, (rows, continues))| {
             let order = if decreasing { PackingOrder::Decreasing } else { PackingOrder::Random };
             let rule = Packing::new(tokens).unwrap().oversize(oversize).order(order).pool(pool).unwrap();
-            let rule = rows.map_or(rule, |rows| rule.rows(rows as u32).unwrap());
+            let rule = rows.map_or(rule.clone(), |rows| rule.rows(rows as u32).unwrap());
             let rule = rule.rests(if continues { Rests::Continue } else { Rests::None });
-            samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples as u32).unwrap()).into()
         },
     );
     prop_oneof![
@@ -118,7 +119,8 @@ fn options() -> impl Strategy<Value = Options> {
     let uneven = prop_oneof![Just(Uneven::Pad), Just(Uneven::Mask), Just(Uneven::Short)];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let shards = prop_oneof![Just(None), (1_u64..60).prop_map(Some), Just(Some(1 << 20))];
-    (sizes(), rule(), flags, uneven, any::<u64>(), any::<u64>(), (1_u32..6, shards)).prop_map(
+    let rule = prop_oneof![3 => rule(), 2 => budgets::rule()];
+    (sizes(), rule, flags, uneven, any::<u64>(), any::<u64>(), (1_u32..6, shards)).prop_map(
         |(
             sizes,
             rule,
@@ -203,6 +205,21 @@ fn multiple_of(rule: &Rule) -> u64 {
 fn policy(rule: &Rule, name: &str) -> String {
     let parameters = parameters(rule);
     parameters.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The labels of the next tokens of a batch: the last element that batches take of a sample has none.
+pub(crate) fn count_labels(rule: &Rule, sizes: &[u32], parts: &Parts) -> Vec<u64> {
+    let continues = policy(rule, "rests") == "continue";
+    let most = match policy(rule, "overflow").as_str() {
+        "truncate" => parameter(rule, "max_tokens").map_or(u32::MAX, |most| most as u32),
+        _ => u32::MAX,
+    };
+    let parts = parts.samples.iter().zip(&parts.starts).zip(&parts.sizes);
+    let labels = |((&sample, &start), &size): ((&u64, &u32), &u32)| {
+        let is_last = !continues || start + size == sizes[sample as usize].min(most);
+        u64::from(size.saturating_sub(u32::from(is_last)))
+    };
+    parts.map(labels).collect()
 }
 
 /// True if a batch may hold a part of a sample.
@@ -554,7 +571,7 @@ fn golden() {
             .unwrap()
             .into(),
         CostOptimal::new(cost).max_tokens(2000).unwrap().pool(100).unwrap().into(),
-        packing.order(PackingOrder::Decreasing).pool(100).unwrap().into(),
+        packing.clone().order(PackingOrder::Decreasing).pool(100).unwrap().into(),
         LengthBuckets::new(8).unwrap().into(),
         TokenBudget::new(1000).unwrap().into(),
         CostOptimal::new(cost).pool(Pool::All).unwrap().into(),

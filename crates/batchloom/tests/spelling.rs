@@ -2,8 +2,8 @@
 
 use batchloom::Kind;
 use batchloom::batching::{
-    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PackingOrder,
-    Pool, Rule, TokenBudget,
+    Budgets, CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing,
+    PackingOrder, Pool, Rule, TokenBudget,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -32,8 +32,8 @@ fn token_budget() -> impl Strategy<Value = Rule> {
             let rule = TokenBudget::new(tokens).unwrap().oversize(policy).pool(pool).unwrap();
             let rule = rule.multiple_of(multiple.min(u32::try_from(tokens).unwrap_or(u32::MAX))).unwrap();
             let rule = if real { rule.count(Count::Real) } else { rule };
-            let rule = spread.map_or(rule, |spread| rule.max_length_spread(spread));
-            samples.map_or(rule, |samples| rule.max_samples(samples).unwrap()).into()
+            let rule = spread.map_or(rule.clone(), |spread| rule.max_length_spread(spread));
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap()).into()
         },
     )
 }
@@ -45,7 +45,7 @@ fn cost_optimal() -> impl Strategy<Value = Rule> {
             let rule = CostOptimal::new(CostModel::new(fixed, token, pair).unwrap()).oversize(policy);
             let rule = rule.pool(pool).unwrap();
             let rule = tokens.map_or(rule, |tokens| rule.max_tokens(tokens).unwrap());
-            samples.map_or(rule, |samples| rule.max_samples(samples).unwrap()).into()
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap()).into()
         },
     )
 }
@@ -58,7 +58,7 @@ fn packing() -> impl Strategy<Value = Rule> {
         |((tokens, samples), policy, pool, decreasing)| {
             let rule = Packing::new(tokens).unwrap().oversize(policy).pool(pool).unwrap();
             let rule = if decreasing { rule.order(PackingOrder::Decreasing) } else { rule };
-            samples.map_or(rule, |samples| rule.max_samples(samples).unwrap()).into()
+            samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap()).into()
         },
     )
 }
@@ -66,7 +66,19 @@ fn packing() -> impl Strategy<Value = Rule> {
 fn rule() -> impl Strategy<Value = Rule> {
     let fixed = (1_u64.., 1_u32..)
         .prop_map(|(size, multiple)| FixedSize::new(size).unwrap().multiple_of(multiple).unwrap().into());
-    prop_oneof![fixed, length_buckets(), token_budget(), cost_optimal(), packing()]
+    prop_oneof![fixed, length_buckets(), token_budget(), cost_optimal(), packing(), several()]
+}
+
+/// Rules with several budgets, of any names.
+fn several() -> impl Strategy<Value = Rule> {
+    let budgets = prop::collection::btree_map("\\PC{1,9}|[%+=,\\\\\" a-c]{1,5}", 1_u64..1 << 28, 1..=8);
+    (budgets, any::<bool>(), pool()).prop_map(|(budgets, packs, pool)| {
+        let budgets = Budgets::new(budgets).unwrap();
+        match packs {
+            true => Packing::within(budgets).unwrap().pool(pool).unwrap().into(),
+            false => TokenBudget::within(budgets).pool(pool).unwrap().into(),
+        }
+    })
 }
 
 proptest! {
@@ -107,6 +119,8 @@ fn rules_are_spelled_as_documented() {
         "cost-optimal,fixed=1024,per_token=1",
         "cost-optimal:16384,fixed=0.004,per_token=0.0000002,per_pair=0.00000000001",
         "packing:8192,oversize=split,order=decreasing",
+        "packing:images=48+patches=16384+text=8192,max_samples=9",
+        "token-budget:edges=2000+nodes=300,count=real",
     ] {
         assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
     }

@@ -301,7 +301,7 @@ proptest! {
                         padding += length - piece.len();
                     }
                     let padded = &segments.as_slice::<i32>().unwrap()[place * length..(place + 1) * length];
-                    prop_assert!(padded.iter().enumerate().all(|(it, &segment)| (segment == -1) == (it >= piece.len())));
+                    prop_assert!(padded.iter().enumerate().all(|(it, &segment)| (segment == 0) == (it >= piece.len())));
                 }
             }
             if rank == 0 {

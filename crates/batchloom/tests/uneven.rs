@@ -12,7 +12,7 @@ use batchloom::{Error, Kind, Loader, Plan, SequenceDataset, Tensor, TensorDatase
 use proptest::prelude::*;
 
 use crate::errors::refused;
-use crate::rules::{rule, seen, sizes};
+use crate::rules::{count_labels, rule, seen, sizes};
 
 /// A plan of samples of these sizes.
 fn plan(sizes: &[u32], rule: &Rule, uneven: Uneven, world_size: u32, seed: u64) -> Result<Plan, Error> {
@@ -53,7 +53,7 @@ proptest! {
                 prop_assert!(parts.samples.iter().all(|sample| expected.iter().any(|it| it.samples.contains(sample))));
             }
             prop_assert_eq!(step.samples, step.counts.iter().sum::<u64>());
-            let labels = expected.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size.saturating_sub(1)));
+            let labels = expected.iter().flat_map(|parts| count_labels(&rule, &sizes, parts));
             prop_assert_eq!(step.labels, Some(labels.sum::<u64>()));
         }
         let (one, other) = (masked.stats(), short.stats());

@@ -12,7 +12,7 @@ from batchloom.arguments import U32, U64, integer
 from batchloom.batching.cost_model import CostModel, coefficients
 from batchloom.batching.rules import RULES, Rule, engine_rule
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import HasSizes, check_sizes
+from batchloom.samples.sizes import HasSizes, NamedSizes, read_named_sizes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ def compare(
     The command ``batchloom compare`` prints the same table for the lengths of a file.
 
     Args:
-        sizes: The size of each sample, or a dataset whose samples have sizes.
+        sizes: The size of each sample, or a dict of sizes by name, the first of which rules sort by; or a dataset whose
+            samples have sizes.
         rules: The rules, as objects or as text; all of them at equal tokens a batch, unless given.
         world_size: The ranks that share an epoch.
         max_tokens: The elements of a batch, if no rules are given; by default 64 times the mean length.
@@ -100,7 +101,7 @@ def compare(
     if rules is not None and max_tokens is not None:
         raise ArgumentError(f"max_tokens is {max_tokens} and rules are given; expected one of them")
     native = _native.compare(
-        _native.borrow(check_sizes(_sizes_of(sizes), "sizes", 9), "sizes"),
+        _sizes_of(sizes).borrow(),
         None if rules is None else _rules(rules),
         integer("world_size", world_size, least=1, most=U32),
         None if max_tokens is None else integer("max_tokens", max_tokens, least=1, most=U64),
@@ -109,15 +110,13 @@ def compare(
     return Comparison(native)
 
 
-def _sizes_of(sizes: Any) -> Any:
-    """Return the sizes of a dataset, or what was given."""
-    if not isinstance(sizes, HasSizes):
-        return sizes
-    lengths = sizes.sizes
-    if lengths is None:
+def _sizes_of(sizes: Any) -> NamedSizes:
+    """Return the sizes of a dataset, or those that were given."""
+    named = sizes.named_sizes() if isinstance(sizes, HasSizes) else read_named_sizes(sizes, most_dimensions=9)
+    if named is None:
         kind = type(sizes).__name__
         raise ArgumentError(f"samples of this {kind} have no sizes; expected some that differ in length")
-    return lengths
+    return named
 
 
 def _rules(rules: Sequence[Rule | str]) -> list[_native.Rule]:

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, SupportsIndex
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, answer_unknown_keywords, choice, integer
+from batchloom.batching.budgets import Budgets
 from batchloom.batching.cost_model import COEFFICIENTS, CostModel
 from batchloom.errors import ArgumentError, many
 
@@ -30,6 +31,7 @@ PackedOversize = Literal["error", "drop", "truncate", "split"]
 PackingOrder = Literal["random", "decreasing"]
 Rests = Literal["none", "continue"]
 Pool = int | Literal["all"] | None
+MaxTokens = int | Mapping[str, int]
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
@@ -113,14 +115,18 @@ class TokenBudget:
     """Batches of samples of similar size that fill a budget: each pool is sorted, then divided greedily.
 
     Args:
-        max_tokens: The most elements in a batch.
-        count: ``"padded"`` counts padding too, as memory does; ``"real"`` counts elements of samples alone.
+        max_tokens: The most elements in a batch; or several budgets by the names of sizes, as ``{"nodes": 300, "edges":
+            2000}``, of which a batch exceeds none. (Names are those of fields that vary in length, and of the
+            ``sizes`` of a dataset.)
+        count: ``"padded"`` counts padding too, as memory does; ``"real"`` counts elements of samples alone. Of several
+            budgets, one for a field that batches pad counts samples times its longest, and every other one the sum.
         max_length_spread: The most that the longest sample of a batch may exceed the shortest by.
         max_samples: The most samples in a batch.
         multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes
             (``plan.stats()`` counts them as ``shapes``).
         oversize: Treatment of a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its own
-            that exceeds the budget; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts the losses.
+            that exceeds the budget; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts the losses. What is
+            truncated are elements: a sample that exceeds a budget of something else is an error then.
         pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes a quarter of the samples, at most
             16 384 and at least two batches.
 
@@ -128,7 +134,7 @@ class TokenBudget:
         ArgumentError: A number is too small, or a name is unknown.
     """
 
-    max_tokens: int
+    max_tokens: MaxTokens
     count: Count = "padded"
     max_length_spread: int | None = None
     max_samples: int | None = None
@@ -137,7 +143,8 @@ class TokenBudget:
     pool: Pool = None
 
     def __post_init__(self) -> None:
-        _integers(self, "max_tokens", "max_samples")
+        _max_tokens(self)
+        _integers(self, "max_samples")
         _pool(self)
         _integers(self, "multiple_of", most=U32)
         _integers(self, "max_length_spread", least=0, most=U32)
@@ -197,12 +204,16 @@ class Packing:
     Each pool is packed by best fit, anew in every epoch when shuffled.
 
     Args:
-        max_tokens: The most elements in a batch, or in a row; at most 2**28.
+        max_tokens: The most elements in a batch, or in a row, at most 2**28; or several budgets by the names of sizes,
+            as ``{"text": 8192, "patches": 16384, "images": 48}``. A batch exceeds none of them. (Names are those of
+            fields that vary in length, and of the ``sizes`` of a dataset.)
         max_samples: The most samples in a batch, or in a row. ``None`` takes any number in a batch. In a row it takes a
             sixteenth of ``max_tokens``: at least 64, but no more than ``max_tokens``.
         oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"drop"``, ``"truncate"``, or
             ``"split"``, which divides it in parts and loses no element. ``plan.stats()`` counts samples left out and
-            split, and elements cut off. ``None`` is ``"error"``, or ``"split"`` where rests are continued.
+            split, and elements cut off. ``None`` is ``"error"``, or ``"split"`` where rests are continued. What is cut
+            are elements: a sample that exceeds a budget of something else is an error then, and the other sizes of a
+            sample count for each of its parts.
         pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384, or with ``rows`` the
             samples of about 256 batches if these are more, and at most 2**20.
         order: Order in which shuffled samples are put into bins. ``"random"`` begins with samples above a quarter of
@@ -222,7 +233,7 @@ class Packing:
         ArgumentError: A number is out of range, or a name is unknown.
     """
 
-    max_tokens: int
+    max_tokens: MaxTokens
     max_samples: int | None = None
     oversize: PackedOversize | None = None
     pool: Pool = None
@@ -231,7 +242,7 @@ class Packing:
     rests: Rests = "none"
 
     def __post_init__(self) -> None:
-        _integers(self, "max_tokens")
+        _max_tokens(self)
         _pool(self)
         _integers(self, "max_samples", "rows", most=U32)
         if self.oversize is not None:
@@ -355,6 +366,15 @@ def _make_native(name: str, number: str, options: Mapping[str, object]) -> _nati
 def _parse_rule(text: str) -> _native.Rule:
     """Return the rule of the engine that a text stands for. Rules do not change, so that loaders share them."""
     return _native.Rule.of_text(text)
+
+
+def _max_tokens(instance: object) -> None:
+    """Replace the field ``max_tokens`` by an integer, or by budgets."""
+    limits = getattr(instance, "max_tokens", None)
+    if isinstance(limits, Mapping):
+        object.__setattr__(instance, "max_tokens", Budgets(limits))
+    else:
+        _integers(instance, "max_tokens")
 
 
 def _pool(instance: object) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchloom.collate.schema import BOUNDARIES, LONGEST
+from batchloom.collate.document_mask import BLOCK_MASK, PARTS, DocumentMask
+from batchloom.collate.schema import BOUNDARIES, LONGEST, Columns, Nested
 from batchloom.errors import ArgumentError
 
 
@@ -40,6 +41,7 @@ class Extras:
     Attributes:
         names: The names of all extras that the batches of its dataset and its rule may hold, in order.
         wanted: The names of those that they are to hold; ``None`` for all.
+        block_mask: The mask of attention, if batches hold its blocks. It has no name in ``names``.
 
     Raises:
         ArgumentError: A name is no extra of these batches.
@@ -47,6 +49,7 @@ class Extras:
 
     names: tuple[str, ...] = ()
     wanted: Collection[str] | None = None
+    block_mask: DocumentMask | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.wanted or ()) - set(self.names))
@@ -68,6 +71,17 @@ class Extras:
     def is_packed(self) -> bool:
         """``True`` if batches are packed, whether they hold the boundaries of samples or not."""
         return BOUNDARIES in self.names
+
+    def nested(self, columns: Columns) -> Nested | None:
+        """Return the columns of the engine that are one dict in a batch: the arrays of a block mask.
+
+        ``None`` stands for batches without one.
+        """
+        first = f"{BLOCK_MASK}_{PARTS[0]}"
+        place = next((place for place, (name, _) in enumerate(columns) if name == first), None)
+        if self.block_mask is None or place is None:
+            return None
+        return Nested(BLOCK_MASK, place, self.block_mask.parts, {"block_size": self.block_mask.block_size})
 
     def longest_after(self, fields: int) -> int | None:
         """Return the place of the size of the longest sample in batches that begin with ``fields`` fields.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice
 from batchloom.arrays.copying import copy_argument
+from batchloom.collate.document_mask import DocumentMask, read_block_mask
+from batchloom.collate.document_mask import Kind as MaskKind
 from batchloom.collate.extras import read_extras
 from batchloom.collate.slots import Pad, Slot, SlotWay
 from batchloom.errors import ArgumentError
@@ -160,6 +162,7 @@ class FieldKeywords(TypedDict, total=False):
     labels: str | None
     label_counts: LabelCounts | PerSample | None
     loss: Loss | None
+    block_mask: DocumentMask | MaskKind | None
     extras: Collection[str] | None
 
 
@@ -202,10 +205,19 @@ class FieldOptions:
             stays in the number, which ranks know before. The labels are those of ``labels``, those of a
             ``TokenDataset``, or a field of integers that is named ``labels``, whose ``label_counts`` are then needed.
             A device does not gather such batches: they are formed in memory and copied.
+        block_mask: The tokens that see each other in attention, for packs and for pieces of a ``TokenDataset``:
+            ``"causal"``, ``"full"`` or a :class:`batchloom.DocumentMask`. Batches then hold ``block_mask``, a dict of
+            the arrays of its blocks, which :func:`batchloom.as_block_mask` wraps for FlexAttention; in a tuple it comes
+            after the fields. The arrays (int32) are those of torch's ``create_block_mask``, which is not called:
+            ``kv_num_blocks`` and ``full_kv_num_blocks`` (``[rows, 1, blocks]``), ``kv_indices`` and
+            ``full_kv_indices`` (``[rows, 1, blocks, blocks]``), the same by blocks of keys, which the way back needs
+            (``q_num_blocks`` and so on); and the places of a row that each token sees, from ``first`` to ``end``
+            (``[rows, tokens]``). ``block_size`` is an int. A device does not gather such batches: they are formed in
+            memory and copied.
         extras: The names of the extras that batches hold: of what a loader adds to the fields, such as
             ``attention_mask``, ``lengths``, ``index``, ``max_seqlen``, ``offsets``, ``source``, ``weight`` or
             ``loss_weight``. ``()`` stands for none, ``None`` for all. Other extras are not computed. A dataset names
-            the extras of its batches; fields that were given, and ``labels``, are none.
+            the extras of its batches; fields that were given, ``labels`` and ``block_mask`` are none.
     """
 
     fields: Field | Mapping[Any, Field] | None = None
@@ -216,12 +228,14 @@ class FieldOptions:
     labels: str | None = None
     label_counts: LabelCounts | PerSample | None = None
     loss: Loss | None = None
+    block_mask: DocumentMask | MaskKind | None = None
     extras: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         choice("pad_side", self.pad_side, PAD_SIDE)
         if self.loss is not None:
             choice("loss", self.loss, LOSSES)
+        object.__setattr__(self, "block_mask", read_block_mask(self.block_mask))
         _require_pad("pad_value", self.pad_value)
         object.__setattr__(self, "extras", read_extras(self.extras))
         self._refuse_dicts()

@@ -21,6 +21,7 @@ from batchloom.arrays.padding import pad_values
 from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.conversions import FLOATS, INTEGERS, Conversions, EngineFields, conversions
+from batchloom.collate.document_mask import read_block_mask
 from batchloom.collate.field import Field, FieldOptions, repeats_edge
 from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
 from batchloom.collate.schema import CollateOptions
@@ -61,6 +62,7 @@ class Fields:
         whole: The function that makes whole batches; ``None`` where the engine does.
         loss: The loss, if batches hold the weight of each label in it.
         offset_by: The fields of indices, and what they count.
+        block_mask: The mask of attention, if batches hold its blocks.
         slots: The slots of fields, as the engine takes them.
         namer: Names fields by the keys of arguments.
 
@@ -77,6 +79,7 @@ class Fields:
     def __init__(self, source: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
         self._source, self._options, self._rule = source, options, rule
         self.side, self.whole, self.loss = options.pad_side, options.collate, options.loss
+        self.block_mask = read_block_mask(options.block_mask)
         self.namer = Namer(lambda: source.field_names(rule))
         if self.whole is not None:
             self._require_alone(pads_to_longest)
@@ -195,9 +198,11 @@ class Fields:
         """Return the types of the fields that are padded, by name: all of them in rows of one shape."""
         if self._source.is_on_demand:
             return {}
-        padded, names = self._source.padded_fields(), self.namer.names
-        in_rows = isinstance(self._rule, Packing) and self._rule.rows is not None
-        return {**names.dtypes, **padded} if in_rows and isinstance(names, FieldNames) else padded
+        padded = self._source.padded_fields()
+        if not (isinstance(self._rule, Packing) and self._rule.rows is not None):
+            return padded
+        names = self.namer.names
+        return {**names.dtypes, **padded} if isinstance(names, FieldNames) else padded
 
     def _require_alone(self, pads_to_longest: bool) -> None:
         """Refuse options that a function of whole batches leaves no room for."""
@@ -217,6 +222,7 @@ class Fields:
             "pad_value": type(options.pad_value) is int and options.pad_value == 0,
             "pad_side": options.pad_side == "right",
             "loss": options.loss is None,
+            "block_mask": options.block_mask is None,
         }
         for name in (name for name, is_usual in usual.items() if not is_usual):
             given = f" is {getattr(options, name)!r}" if hasattr(options, name) else " is given"

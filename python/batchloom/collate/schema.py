@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -65,6 +65,27 @@ class Compressed:
 
 
 @dataclass(frozen=True)
+class Nested:
+    """Columns of the engine that are one dict in a batch.
+
+    Attributes:
+        name: The name of the dict.
+        place: The place of the first of its columns.
+        keys: The key of each column.
+        beside: Further entries of the dict, the same in every batch.
+    """
+
+    name: str
+    place: int
+    keys: tuple[str, ...]
+    beside: Mapping[str, Any]
+
+    def make(self, *arrays: Any) -> dict[str, Any]:
+        """Return the dict of the arrays of its columns."""
+        return {**dict(zip(self.keys, arrays, strict=True)), **self.beside}
+
+
+@dataclass(frozen=True)
 class Join:
     """A function that makes one array of several neighbouring fields of a batch.
 
@@ -89,6 +110,7 @@ class Schema:
         ragged: ``True`` if samples differ in size.
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
         compressed: The columns that are sparse matrices in a batch.
+        nested: The columns that are one dict in a batch, after the sparse matrices; or ``None``.
         build: Makes a batch of a tuple of its arrays, if batches are neither plain dicts nor plain tuples.
         longest: The place of the size of the longest sample among the keys; ``None`` where batches do not hold it.
     """
@@ -98,6 +120,7 @@ class Schema:
     ragged: bool = False
     patches: tuple[int, int] | None = None
     compressed: tuple[Compressed, ...] = ()
+    nested: Nested | None = None
     build: Callable[[tuple[Any, ...]], Any] | None = None
     longest: int | None = None
 
@@ -116,6 +139,9 @@ class Schema:
         keys = [column.name for column in self.columns]
         for held in reversed(self.compressed):
             keys[held.place : held.place + held.COLUMNS] = [held.name]
+        if self.nested is not None:
+            place = self.nested.place
+            keys[place : place + len(self.nested.keys)] = [self.nested.name]
         if self.longest is not None:
             keys.insert(self.longest, LONGEST)
         return keys
@@ -139,7 +165,7 @@ class Schema:
         return ObjectViews(places, find_objects)
 
     def joins(self, output: str | None) -> list[Join]:
-        """Return the functions that make sparse matrices of columns.
+        """Return the functions that make one entry of a batch of several columns.
 
         Raises:
             ArgumentError: The framework has no sparse matrices, or needs a package that is not installed.
@@ -154,6 +180,8 @@ class Schema:
                 )
             place = held.place - number * (held.COLUMNS - 1)
             joins.append(Join(place, held.COLUMNS, module.sparse_rows(held.width, held.is_matrix)))
+        if self.nested is not None:
+            joins.append(Join(self.nested.place, len(self.nested.keys), self.nested.make))
         return joins
 
 

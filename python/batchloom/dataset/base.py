@@ -16,7 +16,7 @@ from batchloom.dataset.samples import Recipe, Samples, restore_samples
 from batchloom.dataset.selection import read_selection, split
 from batchloom.errors import many
 from batchloom.samples.label_counts import LabelCounts, read_counts
-from batchloom.samples.sizes import HasSizes
+from batchloom.samples.sizes import HasSizes, NamedSizes
 
 Tuples = tuple[Any, ...]
 """Batches of fields without names."""
@@ -58,6 +58,10 @@ class Dataset(HasSizes, Generic[Form]):
         if isinstance(sample, slice):
             return self.select(sample)
         return self._samples.sample(resolve_index("sample", sample, len(self)))
+
+    def named_sizes(self) -> NamedSizes | None:
+        """Return the sizes of each sample with their names; ``None`` if all count the same."""
+        return self._samples.named_sizes()
 
     @property
     def indices(self) -> numpy.ndarray[Any, Any]:

@@ -297,7 +297,8 @@ class GroupSamples(StoredSamples):
         known = {field.label: field for field in (self.ids, *self.fields)}
         first = self.location.arrays[0]
         with_frameworks = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
-        return Schema(tuple(with_frameworks), named=self._named, ragged=True)
+        nested = self.extras.nested(columns)
+        return Schema(tuple(with_frameworks), named=self._named, ragged=True, nested=nested)
 
     @override
     def device_data(self) -> DeviceData:

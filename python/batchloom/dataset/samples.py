@@ -26,7 +26,7 @@ from batchloom.dataset.location import Location
 from batchloom.dataset.selection import pickle_selection, restore_selection
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import Sizes, read_sizes
+from batchloom.samples.sizes import NamedSizes, Sizes, read_columns, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.fields import Fields
@@ -51,6 +51,9 @@ class PlanQuestions(Sized, Protocol):
 
     def sizes(self) -> Sizes | None:
         """Return the size of each sample; ``None`` if all count the same."""
+
+    def named_sizes(self) -> NamedSizes | None:
+        """Return the sizes of each sample with their names; ``None`` if all count the same."""
 
     def classes(self, option: str, field: str | int) -> Any:
         """Return the class of each sample, which the field holds that is given as ``option``.
@@ -229,6 +232,11 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def sizes(self) -> Sizes | None:
         sizes = self.engine().sizes()
         return None if sizes is None else read_sizes(sizes)
+
+    @override
+    def named_sizes(self) -> NamedSizes | None:
+        sizes = self.sizes()
+        return None if sizes is None else read_columns(sizes, self.engine().named_sizes())
 
     @override
     def classes(self, option: str, field: str | int) -> Any:

@@ -23,7 +23,7 @@ from batchloom.dataset.tables import Fields, read_field, read_table, use_attenti
 from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
-from batchloom.samples.sizes import Sizes, check_sizes, longest, read_sizes
+from batchloom.samples.sizes import Sizes, check_named, check_sizes, longest, read_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.schema import CollateOptions
@@ -97,9 +97,12 @@ class SequenceDataset(Dataset[Dicts]):
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
             names.
         fields: The fields by name.
-        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
+        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample. Or a dict of further
+            sizes by name, for rules with several budgets, as ``{"patches": patches}``: one number for each sample, or
+            the name of the field that has these lengths. Fields that vary in length need none: a budget has the name of
+            the field.
         own_lengths: The names of variable fields with other sizes than the rest; or a dict that names sizes, each of
-            one field or of several fields that share them.
+            one field or of several fields that share them. A budget may have such a name, too.
         layout: ``"padded"``, or ``"concatenated"`` for batches of every rule without padding. ``Packing`` concatenates
             in any case.
         dim: The dimension in which samples of a field vary, by the name of the field: ``{"edge_index": 1}``. Without
@@ -202,13 +205,19 @@ class SequenceSamples(StoredSamples):
         self.fields = fields = use_attention_mask(fields, list_fields(own_lengths))
         self._require_free(fields)
         self._require_sequences()
-        self._own = None if sizes is None else numpy.array(check_sizes(sizes, "sizes"))
+        named = isinstance(sizes, Mapping)
+        self._own = None if sizes is None or named else numpy.array(check_sizes(sizes, "sizes"))
+        self._named = _read_named(sizes) if named else {}
         native = [
             (name, field.sequences if isinstance(field, Variable) else field.tensor)
             for name, field in self.fields.items()
         ]
         own = None if self._own is None else _native.borrow(self._own, "sizes")
-        self._engine = _native.Dataset.sequences(native, own, self.own_lengths, of, layout == "concatenated")
+        further = [
+            (name, each if isinstance(each, str) else _native.borrow(each, name)) for name, each in self._named.items()
+        ]
+        concatenated = layout == "concatenated"
+        self._engine = _native.Dataset.sequences(native, own, further, self.own_lengths, of, concatenated)
         self._sizes = read_sizes(self._engine.sizes())
         arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
         watched = (each for field in self.fields.values() if isinstance(field, ObjectField) for each in field.maps)
@@ -275,7 +284,8 @@ class SequenceSamples(StoredSamples):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.given, self._own, *self._options)
+        sizes = self._named or None if self._own is None else self._own
+        return _rebuild, (self.given, sizes, *self._options)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -284,8 +294,9 @@ class SequenceSamples(StoredSamples):
             return super().narrow_recipe()
         first, end = selection.range
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
-        own = None if self._own is None else self._own[first:end]
-        return (_rebuild, (fields, own, *self._options)), selection.cut(*selection.range)
+        named = {name: each if isinstance(each, str) else each[first:end] for name, each in self._named.items()}
+        sizes = named or None if self._own is None else self._own[first:end]
+        return (_rebuild, (fields, sizes, *self._options)), selection.cut(*selection.range)
 
     @property
     @override
@@ -309,7 +320,8 @@ class SequenceSamples(StoredSamples):
         first = next(iter(self.variable.values()))
         with_frameworks = (Column(name, dtype, self.fields.get(name, first).framework) for name, dtype in columns)
         longest = self.extras.longest_after(len(self.fields))
-        return Schema(tuple(with_frameworks), named=True, ragged=True, longest=longest)
+        nested = self.extras.nested(columns)
+        return Schema(tuple(with_frameworks), named=True, ragged=True, nested=nested, longest=longest)
 
     @override
     def device_data(self) -> DeviceData:
@@ -386,6 +398,13 @@ def _read_dims(dim: Any) -> dict[str, int]:
     if not isinstance(dim, Mapping) or not all(isinstance(name, str) for name in dim):
         raise ArgumentError(f"dim is {dim!r}; expected dimensions by the names of fields, as {{'edge_index': 1}}")
     return {name: integer(f"dim of field {name}", each, least=-U32) for name, each in dim.items()}
+
+
+def _read_named(given: Mapping[Any, Any]) -> dict[str, Sizes | str]:
+    """Return further sizes by name: numbers, or the names of fields that have these lengths."""
+    numbers = {name: each for name, each in given.items() if not isinstance(each, str)}
+    checked = check_named(numbers, "sizes") if numbers or not given else {}
+    return {name: checked.get(name, each) for name, each in given.items()}
 
 
 def _rebuild(

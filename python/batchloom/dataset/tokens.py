@@ -360,7 +360,8 @@ class TokenSamples(StoredSamples):
     @override
     def schema(self, columns: Columns) -> Schema:
         framework = self.field.framework
-        return Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
+        with_frameworks = (Column(name, dtype, framework) for name, dtype in columns)
+        return Schema(tuple(with_frameworks), named=False, nested=self.extras.nested(columns))
 
     @override
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:

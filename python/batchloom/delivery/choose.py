@@ -81,7 +81,7 @@ def choose(samples: DeliveryQuestions, order: OrderOfBatches, fields: Fields, re
         if placement.mode == "host":
             return Host(samples, request, placement)
         return LateOnDevice(samples, request, placement)
-    is_changed = fields.conversions or fields.slots or fields.loss is not None
+    is_changed = fields.conversions or fields.slots or fields.loss is not None or fields.block_mask is not None
     if not (is_changed or (order.clears_places and request.device is not None)):
         delivery = _views(samples, order, request)
         if delivery is not None:
@@ -124,6 +124,8 @@ def _why_not_gathered(
         return f"samples are those of {samples.location.datasets} datasets"
     if fields.loss is not None:
         return "weights of labels are computed in memory"
+    if fields.block_mask is not None:
+        return "blocks of a mask are made in memory"
     if isinstance(order.rule, Packing) and order.rule.is_formed_in_memory:
         return "rows of one shape, and rests of samples, are laid out in memory"
     if order.clears_places:

@@ -7,6 +7,7 @@ block are in use, and :meth:`Pipeline.finish` when the batches of the block are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -43,7 +44,12 @@ class Pipeline:
         static_buffers: StaticBuffers | None,
     ) -> None:
         self._transfer, self._resident, self._collator = transfer, resident, collator
-        self._patches, self._joins = patches_of(schema, "torch", copies), schema.joins("torch")
+        self._patches = patches_of(schema, "torch", copies)
+        # A collator returns the size of the longest sample too, as the column in front of these.
+        self._joins = [
+            replace(join, place=join.place + int(schema.longest is not None and schema.longest <= join.place))
+            for join in schema.joins("torch")
+        ]
         self._static = static_buffers
         self._stream_key = transfer.stream_key()
         self._stream: Any = None
@@ -95,7 +101,9 @@ class Pipeline:
 
 
 def _list_tensors(array: Any) -> tuple[torch.Tensor, ...]:
-    """Return the tensors with memory that an array of a batch consists of."""
+    """Return the tensors with memory that an entry of a batch consists of."""
+    if isinstance(array, dict):
+        return tuple(tensor for part in array.values() for tensor in _list_tensors(part))
     if not isinstance(array, torch.Tensor):
         return ()
     if array.layout == torch.sparse_csr:

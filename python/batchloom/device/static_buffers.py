@@ -28,7 +28,7 @@ class StaticBuffers:
     def _put(self, batch: Any) -> Any:
         named = isinstance(batch, dict)
         values = list(batch.values()) if named else list(batch)
-        shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
+        shape = tuple(map(_shape, values))
         buffers = self._sets.get(shape)
         if buffers is None and len(self._sets) == MOST:
             raise LoaderError(
@@ -40,12 +40,29 @@ class StaticBuffers:
             buffers = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
             return buffers[1]
         for place, value in zip(buffers[0], values, strict=True):
-            if isinstance(place, torch.Tensor):
-                # The consumer may have asked for gradients of the buffer.
-                (place.detach() if place.requires_grad else place).copy_(value, non_blocking=True)
+            _copy(place, value)
         return buffers[1]
+
+
+def _shape(value: Any) -> Any:
+    """Return what the buffers of an entry of a batch depend on: its shape, or the value of what is no array."""
+    if isinstance(value, dict):
+        return tuple((name, _shape(part)) for name, part in value.items())
+    return value.shape if isinstance(value, torch.Tensor) else value
+
+
+def _copy(place: Any, value: Any) -> None:
+    """Copy an entry of a batch to its buffer."""
+    if isinstance(place, dict):
+        for name, part in place.items():
+            _copy(part, value[name])
+    elif isinstance(place, torch.Tensor):
+        # The consumer may have asked for gradients of the buffer.
+        (place.detach() if place.requires_grad else place).copy_(value, non_blocking=True)
 
 
 def _place(value: Any) -> Any:
     """Return a compact copy of an array, as a buffer for later ones."""
+    if isinstance(value, dict):
+        return {name: _place(part) for name, part in value.items()}
     return value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value

@@ -74,7 +74,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             ``balance``, ``balance_within``, ``accumulate``, ``largest_first``, ``shard_size``.
 
             *What a batch holds* (:class:`batchloom.FieldOptions`): ``fields``, ``dtype``, ``pad_value``, ``pad_side``,
-            ``labels``, ``label_counts``, ``loss``, ``collate``, ``extras``.
+            ``labels``, ``label_counts``, ``loss``, ``block_mask``, ``collate``, ``extras``.
 
             *Where batches go* (:class:`batchloom.DeliveryOptions`): ``output``, ``device``, ``resident``,
             ``buffers``, ``num_threads``, ``prefetch``.
@@ -148,6 +148,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             left_out=source.held.extras.left_out,
             loss=self._fields.loss,
             offset_by=self._fields.offset_by,
+            block_mask=None if self._fields.block_mask is None else self._fields.block_mask.for_engine(),
         )
 
     def _prepare(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.batching.rules import Rule
+from batchloom.collate.document_mask import read_block_mask
 from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
@@ -55,6 +56,7 @@ class LoaderSamples:
         self.labels = self._label_field(options.labels)
         self._extras, self._makes_whole = options.extras, options.collate is not None
         self._has_loss, self._has_offsets = options.loss is not None, options.has_offsets
+        self._block_mask = read_block_mask(options.block_mask)
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
 
@@ -73,7 +75,7 @@ class LoaderSamples:
             names += OWNERS
         names += [name for name in MARKS if has_marks and name not in names]
         names += LOSS_EXTRAS if self._has_loss else ()
-        self.held = self.held.with_extras(Extras(tuple(names), self._extras))
+        self.held = self.held.with_extras(Extras(tuple(names), self._extras, self._block_mask))
 
     def _label_field(self, labels: Any) -> str | None:
         """Return the field with the labels, its next tokens."""

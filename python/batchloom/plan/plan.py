@@ -18,7 +18,7 @@ from batchloom.errors import ArgumentError, many
 from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
 from batchloom.samples.draws import pickle_draws, restore_draws
 from batchloom.samples.label_counts import LabelCounts, as_label_counts, engine_counts, read_counts
-from batchloom.samples.sizes import Sizes, check_sizes, read_sizes
+from batchloom.samples.sizes import Sizes, read_columns, read_named_sizes, read_sizes
 
 # Modules whose loaders read a batch sampler once an epoch.
 READERS = ("torch.utils.data", "torchdata.", "accelerate.")
@@ -143,7 +143,8 @@ class Plan:
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
-            ``[samples, dimensions]`` if samples vary in several dimensions.
+            ``[samples, dimensions]`` if samples vary in several dimensions. Or a dict of sizes by name, for rules with
+            several budgets: rules sort by the first.
         shuffle: If ``True``, each epoch has another random order: see :class:`batchloom.PlanOptions`.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
@@ -173,17 +174,17 @@ class Plan:
         world_size: int = 1,
         **options: Unpack[PlanKeywords],
     ) -> None:
-        known = None if sizes is None else check_sizes(sizes, "sizes", most_dimensions=2)
+        known = read_named_sizes(sizes, most_dimensions=2)
         if samples is None:
             if known is None:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
-            samples = len(known)
+            samples = len(known.first)
         self._batching, self._read, counts = rule(batch_size, batching), 0, as_label_counts(label_counts)
         self._number: Numbered | None = None
         samples = integer("samples", samples)
         given = PlanOptions.from_keywords("Plan", shuffle, options)
         native = given.native(self._batching, NumberedSamples(samples)) | {
-            "sizes": None if known is None else engine.borrow(known, "sizes"),
+            "sizes": None if known is None else known.borrow(),
             "labels": engine_counts(counts),
         }
         self._native = engine.Plan(
@@ -347,6 +348,15 @@ class Plan:
         - ``length_correlation``, the rank correlation of the mean size of batches with the steps at which they come:
           about 0 if shuffled, -1 if the longest come first (``None`` if all means are equal).
 
+        and, where the rule has several budgets,
+
+        - ``budgets``, for each name the ``sum`` of the sizes that are delivered (with padding where the budget counts
+          it) and ``fill``, the share of the budgets of all batches that this is;
+        - ``binding``, the name of the budget of which batches are fullest, and ``binding_fill``, which is the
+          ``efficiency`` then;
+        - ``lp_bound``, the number of batches that the same samples need at least, whatever shares a batch: the bound of
+          linear programming, the largest sum of sizes divided by its budget.
+
         and, of samples that are read chunk by chunk,
 
         - ``chunks_open``, the number of chunks that are open at a time;
@@ -466,7 +476,7 @@ class Plan:
         options, extents = self._native.options, self._native.extents()
         labels, grouping = options["labels"], options["grouping"]
         plain = options | {
-            "sizes": None if extents is None else read_sizes(extents),
+            "sizes": None if extents is None else read_columns(read_sizes(extents[0]), extents[1]),
             "labels": read_counts(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
             "draws": pickle_draws(options["draws"]),
             "chunks": None if options["chunks"] is None else numpy.from_dlpack(options["chunks"]),
@@ -515,7 +525,7 @@ def _rebuild(
     sizes, labels, keys, chunks = (options[name] for name in ("sizes", "labels", "grouping", "chunks"))
     native = options | {
         "rule": engine_rule(batching),
-        "sizes": None if sizes is None else engine.borrow(sizes, "sizes"),
+        "sizes": None if sizes is None else sizes.borrow(),
         "labels": engine_counts(labels) if isinstance(labels, LabelCounts) else labels,
         "draws": restore_draws(options["draws"]),
         "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),

@@ -8,9 +8,9 @@ use batchloom::dataset::{
 use batchloom::order::Chunks;
 use pyo3::prelude::*;
 
-use super::map::visit_python;
+use super::map::{add_sizes, visit_python};
 use super::{Dataset, SequenceField};
-use crate::batching::sizes;
+use crate::batching::GivenSizes;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::formats::FileChunks;
@@ -55,7 +55,7 @@ pub(super) enum ChunkObject {
 pub(super) fn in_chunks(
     reader: ChunkObject,
     chunk_sizes: &Tensor,
-    lengths: Option<&Tensor>,
+    lengths: Option<GivenSizes<'_>>,
     variable: Option<Vec<String>>,
     skips: bool,
     chunks_open: Option<u64>,
@@ -75,8 +75,8 @@ pub(super) fn in_chunks(
     if let Some(memory) = memory {
         dataset = dataset.memory(memory);
     }
-    if let Some(lengths) = lengths {
-        dataset = dataset.sizes(sizes(lengths)?.to_vec());
+    if let Some(lengths) = &lengths {
+        dataset = add_sizes(dataset, lengths)?;
     }
     if let Some(variable) = variable {
         dataset = dataset.variable(variable);

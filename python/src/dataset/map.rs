@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchloom::DType;
 use batchloom::dataset::{
-    FilledPart, Held, MapDataset, Objects, OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal,
-    Sample, SampleLayout, SampleStructure, SourceError, Stop, sample_key,
+    FilledPart, Held, MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest,
+    Reader, Refusal, Sample, SampleLayout, SampleStructure, SourceError, Stop, sample_key,
 };
 use batchloom::error::{Cause, Error, ReadError};
 use batchloom::loader::{ReadSamples, Region, SlotPlace, SlotTarget};
@@ -21,7 +21,7 @@ use pyo3::types::PyBytes;
 use super::Dataset;
 use super::processes::{ABSENT, Line, MemoryPlace, Processes, Request};
 use super::slots::{SlotPlan, Slots};
-use crate::batching::sizes;
+use crate::batching::{GivenSizes, sizes};
 use crate::dlpack::{Tensor, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
 use crate::interpreter::{Arrival, Visit, enter};
@@ -456,13 +456,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The options of a dataset whose samples have these sizes.
+pub(super) fn add_sizes(
+    dataset: MapDatasetBuilder,
+    (first, columns): &GivenSizes<'_>,
+) -> PyResult<MapDatasetBuilder> {
+    let mut dataset = dataset.sizes(sizes(first)?.to_vec());
+    for (name, values, _) in columns {
+        dataset = match values {
+            Some(values) => dataset.named_sizes(name, sizes(values)?.to_vec()),
+            None => dataset.size_name(name),
+        };
+    }
+    Ok(dataset)
+}
+
 /// A dataset of `samples` samples that `object` makes, in threads of the engine, or in `processes`.
 pub(super) fn on_demand(
     object: Py<PyAny>,
     processes: Option<Py<Processes>>,
     whole: bool,
     samples: u64,
-    own_sizes: Option<&Tensor>,
+    own_sizes: Option<GivenSizes<'_>>,
     variable: Option<Vec<String>>,
     skips: bool,
 ) -> PyResult<Dataset> {
@@ -476,8 +491,8 @@ pub(super) fn on_demand(
         done: Arc::default(),
     };
     let mut dataset = MapDataset::with_reader(Arc::new(reader), samples);
-    if let Some(own) = own_sizes {
-        dataset = dataset.sizes(sizes(own)?.to_vec());
+    if let Some(own) = &own_sizes {
+        dataset = add_sizes(dataset, own)?;
     }
     if let Some(variable) = variable {
         dataset = dataset.variable(variable);

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 use self::processes::Processes;
 use self::selection::Selection;
-use crate::batching::{Rule, parse, sizes};
+use crate::batching::{GivenSizes, Rule, parse, sizes, write_columns};
 use crate::chunked::FieldArray;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
@@ -62,6 +62,13 @@ impl From<RowField<'_>> for TensorField {
 pub(crate) enum SequenceField<'py> {
     Variable(PyRef<'py, Sequences>),
     Fixed(FieldArray<'py>),
+}
+
+/// Sizes with a name: an array of uint32, or the field that has these lengths.
+#[derive(FromPyObject)]
+pub(crate) enum SizesOrField<'py> {
+    Sizes(PyRef<'py, Tensor>),
+    Field(String),
 }
 
 #[pymethods]
@@ -162,6 +169,7 @@ impl Dataset {
     fn sequences(
         fields: Vec<(String, SequenceField<'_>)>,
         own: Option<&Tensor>,
+        named: Vec<(String, SizesOrField<'_>)>,
         own_lengths: Vec<(String, Vec<String>)>,
         size_of: &str,
         concatenated: bool,
@@ -182,6 +190,14 @@ impl Dataset {
         if let Some(own) = own {
             dataset = dataset.sizes(collect(sizes(own)?.iter().copied())?);
         }
+        for (name, given) in named {
+            dataset = match given {
+                SizesOrField::Sizes(given) => {
+                    dataset.named_sizes(name, collect(sizes(&given)?.iter().copied())?)
+                }
+                SizesOrField::Field(field) => dataset.named_lengths(name, field),
+            };
+        }
         dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
 
@@ -193,7 +209,7 @@ impl Dataset {
         processes: Option<Py<Processes>>,
         whole: bool,
         samples: u64,
-        sizes: Option<&Tensor>,
+        sizes: Option<GivenSizes<'_>>,
         variable: Option<Vec<String>>,
         skips: bool,
     ) -> PyResult<Self> {
@@ -205,7 +221,7 @@ impl Dataset {
     fn in_chunks(
         reader: chunks::ChunkObject,
         chunk_sizes: &Tensor,
-        lengths: Option<&Tensor>,
+        lengths: Option<GivenSizes<'_>>,
         variable: Option<Vec<String>>,
         skips: bool,
         chunks_open: Option<u64>,
@@ -263,6 +279,11 @@ impl Dataset {
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.0.sizes() else { return Ok(None) };
         Tensor::of_numbers(sizes.as_slice()).map(Some)
+    }
+
+    /// The sizes with names.
+    fn named_sizes(&self) -> PyResult<Vec<(String, Option<Tensor>, bool)>> {
+        self.0.sizes().as_ref().map_or_else(|| Ok(Vec::new()), write_columns)
     }
 
     /// The labels of each sample that losses do not ignore, as uint32, and the number of elements of a piece if the

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use batchloom::batching::Loss;
+use batchloom::loader::{DocumentMask, MaskKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -35,7 +36,7 @@ impl Loader {
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
         slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new(),
-        loss=None, offset_by=Vec::new()
+        loss=None, block_mask=None, offset_by=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -60,6 +61,7 @@ impl Loader {
         pad_edges: Vec<String>,
         left_out: Vec<String>,
         loss: Option<&str>,
+        block_mask: Option<(String, Option<u32>, Option<String>, u32, bool)>,
         offset_by: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
@@ -97,6 +99,11 @@ impl Loader {
         }
         if let Some(loss) = loss {
             builder = builder.loss(parse::<Loss>(loss)?);
+        }
+        if let Some((kind, window, prefix, block_size, backward)) = block_mask {
+            let mask =
+                DocumentMask::new(parse::<MaskKind>(&kind)?).window(window).prefix(prefix).backward(backward);
+            builder = builder.block_mask(mask.block_size(block_size).map_err(|error| raise(&error))?);
         }
         if let Some(threads) = num_threads {
             builder = builder.num_threads(threads);

@@ -159,9 +159,10 @@ ARGUMENTS = [
     (bl.CostOptimal, {"cost": MODEL}, "multiple_of", (2**32,)),
     (bl.Packing, {"max_tokens": 9}, "max_tokens", (2**28 + 1, 2**32, 2**63)),
     (bl.Packing, {"max_tokens": 9}, "max_samples", (2**32, 2**63)),
+    (bl.Packing, {"max_tokens": 9}, "rows", (2**32, 2**63)),
     (bl.Packing, {"max_tokens": 9}, "pool", ()),
 ]
-OPTIONAL = ("max_samples", "max_length_spread", "pool")
+OPTIONAL = ("max_samples", "max_length_spread", "pool", "rows")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         (lambda: bl.TokenBudget(9, oversize=None), ("oversize", "None")),
         (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
         (lambda: bl.Packing(9, oversize="alone"), ("'alone'", "'error'", "'drop'", "'truncate'", "'split'")),
-        (lambda: bl.Packing(9, oversize=None), ("oversize", "None")),
+        (lambda: bl.Packing(9, rests="later"), ("rests", "'later'", "'none'", "'continue'")),
         (lambda: bl.Packing(9, order="increasing"), ("order", "'increasing'", "'random'", "'decreasing'")),
         (lambda: bl.TokenBudget(9, pool="ALL"), ("pool", "'ALL'", "number", "'all'", "None")),
         (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens", "9")),

@@ -49,6 +49,7 @@ class Data:
         labels: True if the second half of the values of a sample is labels, which losses ignore without weight.
         beside: What a batch holds beside the values of each sample, by field.
         dtypes: The types of fields, by name.
+        sizes: The sizes of samples by the names of budgets, where the rule has several.
     """
 
     dataset: Any
@@ -62,6 +63,7 @@ class Data:
     labels: bool = False
     beside: dict[str, list[Any]] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, list[int]] = field(default_factory=dict)
 
     def named(self, batch: Any) -> dict[str, Any]:
         """Return the fields of a batch by name."""
@@ -88,6 +90,8 @@ class Data:
             assert not (weight and sample in ban), sample
             expected = self.cleared(self.values[sample]) if sample in ban else self.values[sample]
             assert values == (expected if weight else self.ignored(expected)), (sample, values)
+        for name, sizes in self.sizes.items():
+            assert sum(sizes[sample] for sample in samples) <= self.rule.max_tokens[name], (name, samples)
         for name, of in self.beside.items():
             found = numpy.asarray(fields[name]).tolist()
             for sample, (_, weight, _), value in zip(samples, places, found, strict=True):
@@ -136,7 +140,12 @@ def sequences(draw):
     """Sequences of any length, with labels or without."""
     count = draw.randint(4, 60)
     samples = [[100 * k + place for place in range(draw.randint(0, LONGEST))] for k in range(count)]
-    dataset = bl.SequenceDataset(x=[numpy.array(sample, numpy.int64) for sample in samples])
+    arrays = [numpy.array(sample, numpy.int64) for sample in samples]
+    if draw.random() < 0.3:
+        images = [draw.choice([0, 0, draw.randint(0, 5)]) for _ in samples]
+        dataset = bl.SequenceDataset(x=arrays, sizes={"images": images})
+        return Data(dataset, samples, rule_of_budgets(draw), {}, rows=parts("x"), sizes={"images": images})
+    dataset = bl.SequenceDataset(x=arrays)
     if draw.random() < 0.6:
         return Data(dataset, samples, rule_of_lengths(draw, LONGEST), {}, rows=parts("x"))
     labelled = [sample + ([*sample[1:], IGNORED] if sample else []) for sample in samples]
@@ -155,6 +164,13 @@ def rule_of_lengths(draw, longest):
             bl.Packing(size, pool=pool),
         ]
     )
+
+
+def rule_of_budgets(draw):
+    """Draw a rule that limits elements and images, or images alone."""
+    limits = {"images": draw.randint(5, 15)} | draw.choice([{}, {"x": draw.randint(LONGEST, 90)}])
+    pool = draw.choice([None, "all", 20])
+    return draw.choice([bl.TokenBudget(limits, pool=pool), bl.Packing(limits, pool=pool)])
 
 
 def parts(*names):

@@ -28,7 +28,6 @@ from refusals import refused
         (5, ("()",)),
         (numpy.ones((2, 3, 4), int), ("(2, 3, 4)",)),
         ("abc", ("()",)),
-        ({1: 2}, ("()",)),
     ],
     ids=str,
 )

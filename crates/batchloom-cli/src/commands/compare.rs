@@ -15,7 +15,7 @@ pub(super) fn run(
     tables: &dyn Tables,
     output: &mut Output<'_>,
 ) -> Result<()> {
-    let comparison = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
+    let comparison = compare(&read::sizes(source, tables, &rules.rules)?, rules)?;
     let wide = comparison.to_string();
     let widest = wide.lines().map(str::len).take(comparison.rules.len() + 2).max().unwrap_or(0);
     match columns().is_some_and(|columns| columns < widest) {

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use batchloom::Plan;
-use batchloom::batching::Sizes;
 use batchloom::report::Statistic;
 use serde::Serialize;
 
@@ -18,7 +17,7 @@ use crate::progress::Progress;
 use crate::read::{self, Tables};
 
 pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
-    let sizes = Sizes::new(read::lengths(&arguments.source, tables)?);
+    let sizes = read::sizes(&arguments.source, tables, [&arguments.run.rule])?;
     let folder = arguments.output.as_deref().and_then(Path::parent);
     let mut file = PlanFile::new(&arguments.source, &arguments.run, folder)?;
     let progress = Progress::new("planning");

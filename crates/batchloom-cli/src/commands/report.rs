@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use batchloom::Plan;
-use batchloom::batching::Sizes;
 use batchloom::report::{Histogram, Page};
 use serde::Serialize;
 
@@ -28,7 +27,7 @@ pub(super) fn run(
     tables: &dyn Tables,
     output: &mut Output<'_>,
 ) -> Result<()> {
-    let sizes = Sizes::new(read::lengths(source, tables)?);
+    let sizes = read::sizes(source, tables, &rules.rules)?;
     let comparison = compare(&sizes, rules)?;
     let progress = Progress::new("drawing");
     let best = comparison.rules[comparison.best].rule.clone();

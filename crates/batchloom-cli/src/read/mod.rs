@@ -8,6 +8,7 @@ mod files;
 mod npy;
 mod text;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,6 +17,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use batchloom::batching::{Budgets, Rule, Sizes};
 
 use crate::arguments::LengthsSource;
 use crate::progress::Progress;
@@ -107,6 +109,27 @@ pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec
         bail!("{}: there are no lengths; expected at least one", path.display());
     }
     Ok(lengths)
+}
+
+/// Reads the lengths of samples, and the sizes that the budgets of rules name, each from a column of the file.
+///
+/// # Errors
+/// As for [`lengths`]; and the file has no columns, or not these.
+pub(crate) fn sizes<'a>(
+    source: &LengthsSource,
+    tables: &dyn Tables,
+    rules: impl IntoIterator<Item = &'a Rule>,
+) -> Result<Sizes> {
+    let budgets = rules.into_iter().filter_map(Rule::budgets).flat_map(Budgets::iter);
+    let names: BTreeSet<&str> = budgets.map(|(name, _)| name).collect();
+    let column = source.column.clone().or_else(|| names.first().map(|name| (*name).to_owned()));
+    let read = |column: Option<String>| lengths(&LengthsSource { column, ..source.clone() }, tables);
+    let sizes = Sizes::new(read(column.clone())?);
+    let with = |sizes: Sizes, name: &str| match column.as_deref() == Some(name) {
+        true => Ok(sizes.named(name)?),
+        false => Ok(sizes.with(name, read(Some(name.to_owned()))?)?),
+    };
+    names.into_iter().try_fold(sizes, with)
 }
 
 fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>> {

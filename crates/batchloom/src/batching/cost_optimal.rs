@@ -143,11 +143,11 @@ impl PoolRule for CostOptimal {
         self.sorting.multiple_of
     }
 
-    fn budget(&self) -> Option<u64> {
+    fn budget(&self, _: Option<&Sizes>) -> Option<u64> {
         self.max_tokens
     }
 
-    fn limit(&self) -> Option<u32> {
+    fn limit(&self, _: Option<&Sizes>) -> Option<u32> {
         self.sorting.oversize.limit(self.most())
     }
 

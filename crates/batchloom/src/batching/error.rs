@@ -25,6 +25,31 @@ causes! {
         )]
         RowsTooLarge { rows: u32, max_tokens: u32, found: u64, limit: u64 } is Argument of "rows",
 
+        #[error("there are {found} budgets; expected 1 to {limit}")]
+        BudgetCount { found: usize, limit: usize } is Argument of "max_tokens",
+        #[error("the budget {name:?} is given twice; expected it once")]
+        BudgetTwice { name: String } is Argument of "max_tokens",
+        #[error("a budget has an empty name; expected the name of sizes")]
+        BudgetName is Argument of "max_tokens",
+        #[error("the budget {name:?} is 0; expected at least 1")]
+        BudgetOfNothing { name: String } is Argument of "max_tokens",
+        #[error("{option} does not go with several budgets; expected one number as max_tokens")]
+        BudgetsOfRows { option: &'static str } is Argument,
+        #[error(
+            "there is a budget for {name:?}, and samples have no sizes of this name; expected {}",
+            name_known(.known)
+        )]
+        NoSizesOfBudget { name: String, known: Vec<String> } is Argument of "max_tokens",
+        #[error(
+            "the sizes {name:?} are the lengths of {of:?}, and no field of this name varies in length; expected {}",
+            name_known(.known)
+        )]
+        NoSizesOfField { name: String, of: String, known: Vec<String> } is Argument of "sizes",
+        #[error("two sizes of samples are named {name:?}; expected one of them")]
+        SizesTwice { name: String } is Argument of "sizes",
+        #[error("there are {found} sizes named {name:?} for {samples} samples; expected one size for each sample")]
+        NamedSizesLength { name: String, found: u64, samples: u64 } is Data of "sizes",
+
         #[error(
             "the coefficients (fixed, per_token, per_pair) of the cost model are ({fixed}, {per_token}, {per_pair}); \
              expected finite numbers of at least 0, not all of them 0"
@@ -74,6 +99,17 @@ causes! {
             if *.multiple_of > 1 { format!(", rounded up to a multiple of {multiple_of},") } else { String::new() }
         )]
         Oversize { sample: u64, size: u32, multiple_of: u32, max_tokens: u64 } is Data of "max_tokens",
+        /// Of a budget with a name. What is cut of a sample are its elements, and no other size.
+        #[error(
+            "sample {sample} has size {size} by {budget:?}{}, which exceeds the budget of {limit}; raise it, {}",
+            if u64::from(*.size) == *.counted { String::new() } else { format!(" ({counted} as it is padded)") },
+            if *.cuts {
+                "or drop such samples: truncating and splitting change the length of a sample alone"
+            } else {
+                "or set oversize to something other than an error"
+            }
+        )]
+        OverBudget { sample: u64, budget: String, size: u32, counted: u64, limit: u64, cuts: bool } is Data of "max_tokens",
         #[error(
             "sample {sample} has {size} elements, and the largest length of pad_to is {most}; raise it, or set \
              truncate to \"left\" or \"right\""
@@ -123,5 +159,15 @@ causes! {
             .limit.map_or_else(|| "whole samples".to_owned(), |limit| format!("{limit} elements at a time"))
         )]
         LabelCountsPiece { found: u32, limit: Option<u32>, rule: &'static str } is Argument of "label_counts",
+    }
+}
+
+/// The names of sizes, as a message lists them.
+fn name_known(known: &[String]) -> String {
+    match known {
+        [] => {
+            "sizes with names, as sizes={\"patches\": ...} of a dataset gives them, or one number".to_owned()
+        }
+        known => format!("one of {}", known.join(", ")),
     }
 }

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::BatchingCause;
 use super::sizes::PoolSizes;
-use super::{PoolBatches, Rule, Sizes, to_index, to_place};
+use super::{PoolBatches, PoolBudgets, Rule, Sizes, to_index, to_place};
 use crate::{Result, memory};
 
 /// The key of each sample: samples have the same key if their numbers here are equal.
@@ -207,17 +207,12 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
                 (dimensions, pool.iter().flat_map(of).copied().collect::<Vec<u32>>())
             });
             let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+            let rows = grouped.pool.budgets.map(|budgets| (budgets, budgets.gather(pool)));
+            let budgets = rows.as_ref().map(|(budgets, rows)| PoolBudgets { rows, ..*budgets });
             let together = grouped.shuffled.then_some(places.len() as u64);
-            pool_batches.append(
-                &rule.cut(PoolSizes {
-                    sizes: &sizes,
-                    extents,
-                    together,
-                    even: false,
-                    drop_last: grouped.drop_last,
-                }),
-                pool,
-            );
+            let drop_last = grouped.drop_last;
+            let sizes = PoolSizes { sizes: &sizes, extents, together, even: false, drop_last, budgets };
+            pool_batches.append(&rule.cut(sizes), pool);
         }
     }
     pool_batches

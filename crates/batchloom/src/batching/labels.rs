@@ -114,6 +114,7 @@ impl SampleLabels {
         rule: &Rule,
         most: Option<u32>,
     ) -> Result<Self> {
+        let limit = rule.limit(sizes);
         let sizes = sizes.map_or(&[][..], Sizes::as_slice);
         if rule.continues() {
             return match labels {
@@ -130,10 +131,10 @@ impl SampleLabels {
         let numbers = counts.as_slice().len() as u64;
         let (first, expected) = match counts.piece() {
             None => {
-                check_whole(sizes, rule, most)?;
+                check_whole(sizes, rule, limit, most)?;
                 (None, samples)
             }
-            Some(piece) if rule.limit() == Some(piece) => {
+            Some(piece) if limit == Some(piece) => {
                 let mut pieces_before = 0;
                 let starts = sizes.iter().map(|&size| {
                     let start = pieces_before;
@@ -143,12 +144,7 @@ impl SampleLabels {
                 (Some(starts.collect()), pieces_before)
             }
             Some(piece) => {
-                return Err(BatchingCause::LabelCountsPiece {
-                    found: piece,
-                    limit: rule.limit(),
-                    rule: rule.name(),
-                }
-                .into());
+                return Err(BatchingCause::LabelCountsPiece { found: piece, limit, rule: rule.name() }.into());
             }
         };
         match numbers == expected {
@@ -209,10 +205,10 @@ fn to_index(number: u64) -> usize {
 }
 
 /// Refuses counts of whole samples if some of these sizes are truncated or split.
-fn check_whole(sizes: &[u32], rule: &Rule, most: Option<u32>) -> Result<()> {
+fn check_whole(sizes: &[u32], rule: &Rule, limited: Option<u32>, most: Option<u32>) -> Result<()> {
     let Some(limit) = most else { return Ok(()) };
     match (0..).zip(sizes).find(|(_, size)| **size > limit) {
-        Some((sample, &size)) if rule.limit().is_none() => {
+        Some((sample, &size)) if limited.is_none() => {
             Err(BatchingCause::LabelCountsPadded { sample, size, limit }.into())
         }
         Some((sample, &size)) => {

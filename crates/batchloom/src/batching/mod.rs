@@ -8,6 +8,9 @@
 //! line in the list of `rule.rs`, and its line among the exports here.
 
 mod bins;
+mod budget_parts;
+mod budgeted;
+mod budgets;
 mod cost;
 mod cost_model;
 mod cost_optimal;
@@ -20,23 +23,29 @@ mod length_buckets;
 mod listed;
 mod loss;
 mod mixed;
+mod named_sizes;
 mod oversize;
 mod packing;
 mod pad_to;
 mod parameters;
 mod pool;
 mod pool_batches;
+mod pool_budgets;
 mod pool_rule;
 mod rests;
 mod rows;
 mod rule;
+mod shelf;
 mod sizes;
 mod sorted;
 mod sorting;
 mod spelling;
 mod token_budget;
 mod transformer;
+mod vector_bins;
 
+pub(crate) use budgeted::Budgeted;
+pub use budgets::Budgets;
 pub(crate) use cost::BatchShape;
 pub use cost::Cost;
 pub use cost_model::{CostModel, Fit, Measurement};
@@ -58,6 +67,7 @@ use parameters::positive;
 pub use pool::Pool;
 pub(crate) use pool_batches::PoolBatches;
 use pool_batches::{to_index, to_place};
+pub(crate) use pool_budgets::PoolBudgets;
 pub use rests::Rests;
 pub use rows::RowShape;
 pub use rule::Rule;

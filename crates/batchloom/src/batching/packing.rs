@@ -3,13 +3,16 @@
 //! Best fit: each sample is put into the fullest bin that still has room for it. Shuffled samples are taken in the
 //! random order of the epoch, after all samples above a quarter of a bin, the longest of them first: small samples then
 //! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. If full
-//! bins are to cost the same, large samples are put into bins by their squares: see `even_bins.rs`.
+//! bins are to cost the same, large samples are put into bins by their squares: see `even_bins.rs`. Bins with several
+//! budgets are filled one after the other: see `vector_bins.rs`.
 //!
 //! A bin is a batch, or a row of one (`rows.rs`). What a row has no room for may be continued in later ones: `rests.rs`.
 
 use serde::{Serialize, Serializer};
 
 use super::bins::Bins;
+use super::budget_parts::BudgetParts;
+use super::budgets::MaxTokens;
 use super::error::BatchingCause;
 use super::even_bins::{self, fill_evenly};
 use super::pool::MOST;
@@ -17,7 +20,11 @@ use super::pool_rule::PoolRule;
 use super::rests::{FilledRows, Part, RowLimits, cut_full_rows, fill_rows};
 use super::rows::{default_samples, group_rows};
 use super::spelling::{Given, Spelled, Spelling};
-use super::{Pool, PoolBatches, PoolSizes, Rests, RowShape, Sizes, Sorted, positive, to_index};
+use super::vector_bins::fill_bins;
+use super::{
+    Budgeted, Budgets, Pool, PoolBatches, PoolBudgets, PoolSizes, Rests, RowShape, Sizes, Sorted, positive,
+    to_index,
+};
 use crate::Result;
 use crate::named::named;
 
@@ -82,9 +89,9 @@ named!(PackingOrder, "order", {
 });
 
 /// Batches that are concatenations of samples, as full as they can be.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Packing {
-    max_tokens: u32,
+    max_tokens: MaxTokens,
     max_samples: Option<u32>,
     oversize: Option<PackedOversize>,
     pool: Pool,
@@ -95,8 +102,8 @@ pub struct Packing {
 
 /// The options as fingerprints have them.
 #[derive(Serialize)]
-struct Facts {
-    max_tokens: u32,
+struct Facts<'a> {
+    max_tokens: &'a MaxTokens,
     max_samples: Option<u32>,
     /// The policy; fingerprints keep the name that it had in their first version.
     overflow: PackedOversize,
@@ -112,7 +119,7 @@ struct Facts {
 
 impl Serialize for Packing {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let &Self { max_tokens, max_samples, pool, order, rests, .. } = self;
+        let &Self { ref max_tokens, max_samples, pool, order, rests, .. } = self;
         let (overflow, rows) = (self.policy(), self.row_shape());
         Facts { max_tokens, max_samples, overflow, pool, order, rows, rests }.serialize(serializer)
     }
@@ -124,10 +131,25 @@ impl Packing {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
-        let tokens = positive("max_tokens", max_tokens)?;
-        let max_tokens = u32::try_from(tokens).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens =
-            max_tokens.ok_or(BatchingCause::BinTooLarge { found: tokens, limit: MOST_TOKENS })?;
+        Self::limited(MaxTokens::one(max_tokens)?)
+    }
+
+    /// Bins that exceed none of several budgets, which count the sum of the sizes of each name.
+    ///
+    /// What is truncated or split of a sample are its elements: the other sizes of a truncated one stay, and count for
+    /// each part of a split one.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if one is above 2^28.
+    pub fn within(budgets: Budgets) -> Result<Self> {
+        Self::limited(MaxTokens::Several(budgets))
+    }
+
+    fn limited(max_tokens: MaxTokens) -> Result<Self> {
+        let (found, limit) = (max_tokens.largest(), MOST_TOKENS);
+        if found > u64::from(limit) {
+            return Err(BatchingCause::BinTooLarge { found, limit }.into());
+        }
         let (order, rests) = (PackingOrder::Random, Rests::None);
         Ok(Self { max_tokens, max_samples: None, oversize: None, pool: Pool::Auto, order, rows: None, rests })
     }
@@ -149,14 +171,18 @@ impl Packing {
     /// ```
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if a batch has more than 2^31 elements.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, if a batch has more than 2^31 elements, or if there
+    /// are several budgets.
     pub fn rows(self, rows: u32) -> Result<Self> {
-        let found = u64::from(positive("rows", rows)?) * u64::from(self.max_tokens);
+        if self.max_tokens.budgets().is_some() {
+            return Err(BatchingCause::BudgetsOfRows { option: "rows" }.into());
+        }
+        let found = u64::from(positive("rows", rows)?) * u64::from(self.capacity());
         match found <= MOST_IN_ROWS {
             true => Ok(Self { rows: Some(rows), ..self }),
             false => Err(BatchingCause::RowsTooLarge {
                 rows,
-                max_tokens: self.max_tokens,
+                max_tokens: self.capacity(),
                 found,
                 limit: MOST_IN_ROWS,
             }
@@ -167,7 +193,7 @@ impl Packing {
     /// Sets what happens to what a row, or a bin, has no room for. Default: [`Rests::None`].
     ///
     /// With [`Rests::Continue`] pools end where a batch is full, and only the last batch of an epoch has padding. Samples
-    /// longer than a row are continued too, unless [`oversize`](Self::oversize) is set.
+    /// longer than a row are continued too, unless [`oversize`](Self::oversize) is set. Plans refuse it with several budgets.
     #[must_use]
     pub fn rests(self, rests: Rests) -> Self {
         Self { rests, ..self }
@@ -188,7 +214,7 @@ impl Packing {
         Self { oversize: Some(oversize), ..self }
     }
 
-    /// What happens to a sample that is larger than a bin.
+    /// The treatment of a sample that is larger than a bin.
     fn policy(&self) -> PackedOversize {
         self.oversize.unwrap_or(match self.rests {
             Rests::None => PackedOversize::Error,
@@ -217,17 +243,46 @@ impl Packing {
         Ok(Self { pool: pool.into().require_positive()?, ..self })
     }
 
+    /// The largest number of elements in a bin.
+    fn capacity(&self) -> u32 {
+        match &self.max_tokens {
+            MaxTokens::One(max_tokens) => u32::try_from(*max_tokens).unwrap_or(MOST_TOKENS),
+            MaxTokens::Several(_) => MOST_TOKENS,
+        }
+    }
+
+    /// Returns true if what is too large of a sample is cut off, or delivered elsewhere.
+    fn cuts(&self) -> bool {
+        matches!(self.policy(), PackedOversize::Truncate | PackedOversize::Split)
+    }
+
+    /// Packs samples by several budgets. The longest come first in each bin.
+    fn cut_by_budgets(&self, pool: PoolSizes<'_>, budgets: PoolBudgets<'_>) -> PoolBatches {
+        let decreasing = pool.together.is_none() || self.order == PackingOrder::Decreasing;
+        if budgets.each().all(|row| budgets.fits(row)) {
+            let bin_of = fill_bins(budgets, self.max_samples, decreasing);
+            let (places, ends) = lay_out(&Sorted::new(pool.sizes), &bin_of);
+            return PoolBatches { places, ends, ..PoolBatches::default() };
+        }
+        let policy = self.policy();
+        let (splits, drops) = (policy == PackedOversize::Split, policy == PackedOversize::Drop);
+        let parts = BudgetParts::cut(pool.sizes, budgets, splits, drops);
+        let bin_of = fill_bins(parts.budgets(budgets), self.max_samples, decreasing);
+        let (order, ends) = lay_out(&Sorted::new(&parts.lengths), &bin_of);
+        parts.lay_out(&order, ends)
+    }
+
     /// Bins of whole samples, but for those that are larger than a bin.
     fn cut_bins(&self, sizes: &[u32], pooled: Pooled) -> PoolBatches {
         let whole = |(places, ends)| PoolBatches { places, ends, ..PoolBatches::default() };
-        if sizes.iter().all(|&size| size <= self.max_tokens) {
+        if sizes.iter().all(|&size| size <= self.capacity()) {
             return whole(self.pack(sizes, pooled));
         }
         match self.policy() {
             PackedOversize::Split => self.cut_parts(sizes, pooled),
             PackedOversize::Drop => whole(self.pack_fitting(sizes, pooled)),
             PackedOversize::Truncate | PackedOversize::Error => {
-                let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
+                let truncated: Vec<u32> = sizes.iter().map(|&size| size.min(self.capacity())).collect();
                 whole(self.pack(&truncated, pooled))
             }
         }
@@ -235,17 +290,17 @@ impl Packing {
 
     /// Full bins, whose gaps the samples of other bins fill; as rows of batches, if batches have rows.
     fn cut_continued(&self, sizes: &[u32], pooled: Pooled, drop_last: bool) -> PoolBatches {
-        let fits = |size: u32| size <= self.max_tokens || self.policy() != PackedOversize::Drop;
+        let fits = |size: u32| size <= self.capacity() || self.policy() != PackedOversize::Drop;
         let kept = (0..).zip(sizes).filter(|&(_, &size)| fits(size));
         let kept = kept.map(|(place, &size)| (place, self.count_taken(size)));
-        let (full, parts) = cut_full_rows(kept, self.max_tokens);
+        let (full, parts) = cut_full_rows(kept, self.capacity());
         let lengths: Vec<u32> = parts.iter().map(|part| part.size).collect();
         let most = self.most_samples();
         // A bin that is not full keeps a place for what fills it.
-        let (order, ends) = Self { max_samples: Some(most.saturating_sub(1).max(1)), rows: None, ..*self }
-            .pack(&lengths, pooled);
+        let fewer = Self { max_samples: Some(most.saturating_sub(1).max(1)), rows: None, ..self.clone() };
+        let (order, ends) = fewer.pack(&lengths, pooled);
         let bins: Vec<Part> = order.iter().map(|&part| parts[to_index(part)]).collect();
-        let limits = RowLimits { tokens: self.max_tokens, samples: to_index(most) };
+        let limits = RowLimits { tokens: self.capacity(), samples: to_index(most) };
         let FilledRows { rows, full } = fill_rows(&full, &bins, &ends, limits);
         let mut batches = group_rows(rows, self.rows.unwrap_or(1), full, pooled.is_shuffled);
         let in_full = to_index(self.rows.unwrap_or(1)).saturating_mul(batches.ends.len());
@@ -270,7 +325,7 @@ impl Packing {
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
     fn cut_parts(&self, sizes: &[u32], pooled: Pooled) -> PoolBatches {
-        let capacity = self.max_tokens;
+        let capacity = self.capacity();
         let mut parts = Vec::new();
         for (sample, &size) in (0..).zip(sizes) {
             parts.push((sample, 0_u32, size.min(capacity)));
@@ -289,7 +344,7 @@ impl Packing {
 
     /// The places of those `sizes` that fit a bin, as [`pack`](Self::pack) returns them.
     fn pack_fitting(&self, sizes: &[u32], pooled: Pooled) -> (Vec<u32>, Vec<u32>) {
-        let fitting = (0..).zip(sizes).filter(|&(_, &size)| size <= self.max_tokens);
+        let fitting = (0..).zip(sizes).filter(|&(_, &size)| size <= self.capacity());
         let (fitting, sizes): (Vec<u32>, Vec<u32>) = fitting.unzip();
         let (places, ends) = self.pack(&sizes, pooled);
         (places.into_iter().map(|place| fitting[to_index(place)]).collect(), ends)
@@ -298,23 +353,12 @@ impl Packing {
     /// The places of `sizes`, bin after bin, the longest first in each, and the end of each bin.
     fn pack(&self, sizes: &[u32], pooled: Pooled) -> (Vec<u32>, Vec<u32>) {
         let sorted = Sorted::new(sizes);
-        let bin_of = self.fill_bins(sizes, &sorted, pooled);
-        let mut ends = vec![0; bin_of.iter().max().map_or(0, |&bin| to_index(bin) + 1) + 1];
-        bin_of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
-        (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
-        let mut places = vec![0; sizes.len()];
-        for &sample in &sorted.places {
-            let end = &mut ends[to_index(bin_of[to_index(sample)])];
-            places[to_index(*end)] = sample;
-            *end += 1;
-        }
-        ends.pop();
-        (places, ends)
+        lay_out(&sorted, &self.fill_bins(sizes, &sorted, pooled))
     }
 
     /// The bin of each sample.
     fn fill_bins(&self, sizes: &[u32], sorted: &Sorted, pooled: Pooled) -> Vec<u32> {
-        let (capacity, most) = (self.max_tokens, self.most_samples());
+        let (capacity, most) = (self.capacity(), self.most_samples());
         let random = pooled.is_shuffled && self.order == PackingOrder::Random;
         let order = |large: u32| random.then(|| Sorted::above(sizes, capacity / large));
         let of_sample = |order: &Sorted, of: &[u32]| {
@@ -338,6 +382,21 @@ impl Packing {
     }
 }
 
+/// The places of sorted samples, bin after bin, the longest first in each, and the end of each bin.
+fn lay_out(sorted: &Sorted, bin_of: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut ends = vec![0; bin_of.iter().max().map_or(0, |&bin| to_index(bin) + 1) + 1];
+    bin_of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
+    (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
+    let mut places = vec![0; bin_of.len()];
+    for &sample in &sorted.places {
+        let end = &mut ends[to_index(bin_of[to_index(sample)])];
+        places[to_index(*end)] = sample;
+        *end += 1;
+    }
+    ends.pop();
+    (places, ends)
+}
+
 /// The facts about a pool on which the order of its samples and the choice of their bins depend.
 #[derive(Debug, Clone, Copy)]
 struct Pooled {
@@ -348,6 +407,9 @@ struct Pooled {
 
 impl PoolRule for Packing {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        if let Some(budgets) = pool.budgets {
+            return self.cut_by_budgets(pool, budgets);
+        }
         let pooled = Pooled { is_shuffled: pool.together.is_some(), is_even: pool.even };
         if self.continues() {
             return self.cut_continued(pool.sizes, pooled, pool.drop_last);
@@ -382,8 +444,8 @@ impl PoolRule for Packing {
     }
 
     fn row_shape(&self) -> Option<RowShape> {
-        let samples = self.max_samples.unwrap_or_else(|| default_samples(self.max_tokens));
-        self.rows.map(|rows| RowShape { rows, tokens: self.max_tokens, samples })
+        let samples = self.max_samples.unwrap_or_else(|| default_samples(self.capacity()));
+        self.rows.map(|rows| RowShape { rows, tokens: self.capacity(), samples })
     }
 
     fn counts_real(&self) -> bool {
@@ -392,8 +454,8 @@ impl PoolRule for Packing {
 
     fn count_taken(&self, size: u32) -> u32 {
         match self.policy() {
-            PackedOversize::Drop if size > self.max_tokens => 0,
-            PackedOversize::Truncate => size.min(self.max_tokens),
+            PackedOversize::Drop if size > self.capacity() => 0,
+            PackedOversize::Truncate => size.min(self.capacity()),
             _ => size,
         }
     }
@@ -402,30 +464,42 @@ impl PoolRule for Packing {
         false
     }
 
-    fn budget(&self) -> Option<u64> {
-        Some(u64::from(self.max_tokens) * u64::from(self.rows.unwrap_or(1)))
+    fn budget(&self, sizes: Option<&Sizes>) -> Option<u64> {
+        self.largest(sizes).map(|largest| largest * u64::from(self.rows.unwrap_or(1)))
     }
 
-    fn limit(&self) -> Option<u32> {
-        let cuts = matches!(self.policy(), PackedOversize::Truncate | PackedOversize::Split);
-        (cuts || self.continues()).then_some(self.max_tokens)
+    fn budgets(&self) -> Option<&Budgets> {
+        self.max_tokens.budgets()
     }
 
-    fn largest(&self) -> Option<u64> {
-        Some(u64::from(self.max_tokens))
+    fn limit(&self, sizes: Option<&Sizes>) -> Option<u32> {
+        let limit = self.largest(sizes).filter(|_| self.cuts() || self.continues());
+        limit.and_then(|limit| u32::try_from(limit).ok())
+    }
+
+    fn largest(&self, sizes: Option<&Sizes>) -> Option<u64> {
+        self.max_tokens.of_primary(|name| sizes.is_some_and(|sizes| sizes.is_primary(name)))
+    }
+
+    fn check_budgets(&self, budgeted: &Budgeted) -> Result<()> {
+        match self.policy() {
+            _ if self.continues() => Err(BatchingCause::BudgetsOfRows { option: "rests" }.into()),
+            PackedOversize::Drop => Ok(()),
+            _ => budgeted.check(self.cuts(), |_, size| u64::from(size)),
+        }
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
         match self.policy() {
-            PackedOversize::Error => sizes.find_above(u64::from(self.max_tokens)),
+            PackedOversize::Error => sizes.find_above(u64::from(self.capacity())),
             _ => None,
         }
     }
 
     fn count_parts(&self, sizes: &Sizes) -> u64 {
-        match self.policy() {
-            PackedOversize::Split => {
-                sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(self.max_tokens))).sum()
+        match self.largest(Some(sizes)).and_then(|limit| u32::try_from(limit).ok()) {
+            Some(limit) if self.policy() == PackedOversize::Split => {
+                sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(limit))).sum()
             }
             _ => 0,
         }
@@ -437,9 +511,9 @@ impl Spelled for Packing {
     const FORM: Option<&'static str> = Some("packing:N");
 
     fn spell(&self) -> Spelling {
-        Spelling::new(Self::NAME, u64::from(self.max_tokens))
+        Spelling::with_limits(Self::NAME, &self.max_tokens)
             .option("max_samples", &self.max_samples, &None)
-            .option("oversize", &self.policy(), &Self { oversize: None, ..*self }.policy())
+            .option("oversize", &self.policy(), &Self { oversize: None, ..self.clone() }.policy())
             .option("pool", &self.pool, &Pool::Auto)
             .option("order", &self.order, &PackingOrder::default())
             .option("rows", &self.rows, &None)
@@ -447,7 +521,7 @@ impl Spelled for Packing {
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
-        let rule = Self::new(given.number()?)?;
+        let rule = Self::limited(MaxTokens::read(given)?)?;
         let rule = given.set_number("max_samples", rule, Self::max_samples)?;
         let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
         let rule = given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))?;

@@ -116,7 +116,7 @@ impl PadTo {
             return Err(BatchingCause::TooLong { sample: sample as u64, size: own[sample], most }.into());
         }
         let counted = |&size: &u32| if real { size.min(most) } else { self.length(size) };
-        Ok(Sizes::new(own.iter().map(counted).collect::<Vec<_>>()))
+        Ok(sizes.replaced(own.iter().map(counted).collect()))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use super::{PoolBatches, PoolSizes, RowShape, Sizes};
+use super::{Budgeted, Budgets, PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::Result;
 
 /// A rule for which samples of a pool share a batch.
@@ -57,7 +57,7 @@ pub(super) trait PoolRule: Any {
 
     /// The number of elements that batches take of a sample of this size, in all of its parts.
     fn count_taken(&self, size: u32) -> u32 {
-        size.min(self.limit().filter(|_| !self.splits()).unwrap_or(u32::MAX))
+        size.min(self.limit(None).filter(|_| !self.splits()).unwrap_or(u32::MAX))
     }
 
     /// Returns true if the budget counts elements without padding.
@@ -75,19 +75,35 @@ pub(super) trait PoolRule: Any {
         1
     }
 
-    /// The largest number of elements in a batch, if there is a limit.
-    fn budget(&self) -> Option<u64> {
+    /// The largest number of elements in a batch, if there is a limit. `sizes` are those of all samples of the dataset:
+    /// of several budgets, the one of the elements counts.
+    fn budget(&self, _sizes: Option<&Sizes>) -> Option<u64> {
+        None
+    }
+
+    /// The budgets with names, if there are some.
+    fn budgets(&self) -> Option<&Budgets> {
         None
     }
 
     /// The largest number of elements of a sample that is not too large, if there is a limit.
-    fn largest(&self) -> Option<u64> {
-        self.budget()
+    /// `sizes` are as for [`budget`](Self::budget).
+    fn largest(&self, sizes: Option<&Sizes>) -> Option<u64> {
+        self.budget(sizes)
     }
 
     /// The largest number of elements of a sample that one batch takes, if longer samples are truncated or split.
-    fn limit(&self) -> Option<u32> {
+    /// `sizes` are as for [`budget`](Self::budget).
+    fn limit(&self, _sizes: Option<&Sizes>) -> Option<u32> {
         None
+    }
+
+    /// Checks that no sample exceeds a budget with a name, if the rule refuses such samples.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data), with the first sample that does.
+    fn check_budgets(&self, _budgeted: &Budgeted) -> Result<()> {
+        Ok(())
     }
 
     /// The first sample that is larger than a batch may be, if the rule refuses such samples.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::error::BatchingCause;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{PoolBatches, PoolSizes, RowShape, Sizes};
+use super::{Budgeted, Budgets, PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::{Error, Result};
 
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
@@ -161,12 +161,12 @@ impl Rule {
         self.as_pool_rule().multiple_of()
     }
 
-    pub(crate) fn budget(&self) -> Option<u64> {
-        self.as_pool_rule().budget()
+    pub(crate) fn budget(&self, sizes: Option<&Sizes>) -> Option<u64> {
+        self.as_pool_rule().budget(sizes)
     }
 
-    pub(crate) fn limit(&self) -> Option<u32> {
-        self.as_pool_rule().limit()
+    pub(crate) fn limit(&self, sizes: Option<&Sizes>) -> Option<u32> {
+        self.as_pool_rule().limit(sizes)
     }
 
     pub(crate) fn check_lists(&self, samples: u64) -> Result<()> {
@@ -181,6 +181,11 @@ impl Rule {
         rule.downcast_ref()
     }
 
+    /// The budgets with names, if there are some.
+    pub fn budgets(&self) -> Option<&Budgets> {
+        self.as_pool_rule().budgets()
+    }
+
     /// The shape of batches, if they are rows of one shape.
     pub fn row_shape(&self) -> Option<RowShape> {
         self.as_pool_rule().row_shape()
@@ -191,24 +196,27 @@ impl Rule {
         self.batch_size().filter(|_| !self.looks_at_sizes())
     }
 
-    /// Checks that the rule can divide every pool of samples with these sizes.
+    /// Checks that the rule can divide every pool of samples with these sizes, `budgeted` by the budgets of the rule.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data), with the first sample that is too large;
     /// [`Kind::Argument`](crate::Kind::Argument) if the rule needs one variable dimension, or if a pool would hold more
     /// samples than can be numbered.
-    pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
+    pub(crate) fn check(&self, sizes: &Sizes, budgeted: Option<&Budgeted>, in_pool: u64) -> Result<()> {
         let limit = u64::from(u32::MAX);
         if in_pool > limit {
             return Err(BatchingCause::PoolTooLarge { found: in_pool, limit }.into());
         }
         let dimensions = sizes.dimensions();
-        if dimensions > 1 && (!self.as_pool_rule().takes_dimensions() || self.limit().is_some()) {
+        if dimensions > 1 && (!self.as_pool_rule().takes_dimensions() || self.limit(Some(sizes)).is_some()) {
             return Err(BatchingCause::Dimensions { rule: self.name(), dimensions }.into());
         }
         let parts = self.as_pool_rule().count_parts(sizes);
         if parts > MOST_PARTS {
             return Err(BatchingCause::PoolTooLarge { found: parts, limit: MOST_PARTS }.into());
+        }
+        if let Some(budgeted) = budgeted {
+            return self.as_pool_rule().check_budgets(budgeted);
         }
         match self.as_pool_rule().find_oversize(sizes) {
             None => Ok(()),
@@ -216,7 +224,7 @@ impl Rule {
                 sample: sample as u64,
                 size: sizes.as_slice()[sample],
                 multiple_of: self.multiple_of(),
-                max_tokens: self.as_pool_rule().largest().unwrap_or(u64::MAX),
+                max_tokens: self.as_pool_rule().largest(Some(sizes)).unwrap_or(u64::MAX),
             }
             .into()),
         }

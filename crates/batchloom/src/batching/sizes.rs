@@ -6,17 +6,23 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::error::BatchingCause;
+use super::named_sizes::NamedSizes;
+use super::pool_budgets::PoolBudgets;
 use crate::{Result, memory};
 
 /// The sizes of all samples, shared. Each is below 2^32; their sum may exceed it.
 ///
 /// A sample with several variable dimensions (an image of any height and width) has an extent in each, and their
 /// product is its size. Such samples are padded to the union of their extents.
+///
+/// A sample may have further sizes with names, for [`Budgets`](super::Budgets): see [`with`](Self::with).
 #[derive(Clone)]
 pub struct Sizes {
     sizes: Arc<[u32]>,
     /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     extents: Option<(usize, Arc<[u32]>)>,
+    /// The sizes with names.
+    named: Vec<NamedSizes>,
     total: u64,
     digest: u128,
 }
@@ -29,7 +35,7 @@ impl Sizes {
         let sizes = sizes.into();
         let total = sizes.iter().map(|&size| u64::from(size)).sum();
         let digest = xxh3_128(bytemuck::cast_slice(&sizes));
-        Self { sizes, extents: None, total, digest }
+        Self { sizes, extents: None, named: Vec::new(), total, digest }
     }
 
     /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, the extents of the
@@ -59,6 +65,102 @@ impl Sizes {
             .map(product)
             .collect::<std::result::Result<_, BatchingCause>>()?;
         Ok(Self::new(sizes).add_extents(extents, dimensions))
+    }
+
+    /// The same sizes, under a name too. [`Budgets`](super::Budgets) count by names, and every rule sorts by these sizes.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    /// use batchloom::batching::{Budgets, Packing, Sizes};
+    ///
+    /// let sizes = Sizes::new(vec![5, 90, 40]).named("text")?.with("images", vec![0, 2, 3])?;
+    /// let rule = Packing::within(Budgets::new([("text", 100), ("images", 4)])?)?;
+    /// let plan = Plan::builder(3).sizes(sizes).rule(rule).build()?;
+    /// assert_eq!(plan.steps(), 2);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if other sizes have the name.
+    pub fn named(self, name: impl Into<String>) -> Result<Self> {
+        self.add(name.into(), None, true)
+    }
+
+    /// The same sizes, and further sizes under a name: patches beside tokens, bonds beside atoms. A budget counts their
+    /// sum, which nothing pads.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if there is not one for each sample; [`Kind::Argument`](crate::Kind::Argument)
+    /// if other sizes have the name.
+    pub fn with(self, name: impl Into<String>, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
+        self.add(name.into(), Some(sizes.into()), false)
+    }
+
+    /// The same as [`with`](Self::with), for the lengths of a field, which batches pad.
+    ///
+    /// # Errors
+    /// As for [`with`](Self::with).
+    pub fn with_lengths(self, name: impl Into<String>, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
+        self.add(name.into(), Some(sizes.into()), true)
+    }
+
+    /// The same sizes, where sizes with the name `of` have another name too.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no sizes named `of`, or if other sizes have the name.
+    pub(crate) fn with_alias(self, name: &str, of: &str) -> Result<Self> {
+        match self.find(of).cloned() {
+            Some(named) => self.add(name.to_owned(), named.values, named.is_padded),
+            None => {
+                let known = self.names().map(|name| format!("{name:?}")).collect();
+                Err(BatchingCause::NoSizesOfField { name: name.to_owned(), of: of.to_owned(), known }.into())
+            }
+        }
+    }
+
+    /// Adds sizes with a name.
+    fn add(mut self, name: String, values: Option<Arc<[u32]>>, is_padded: bool) -> Result<Self> {
+        if self.find(&name).is_some() {
+            return Err(BatchingCause::SizesTwice { name }.into());
+        }
+        let (found, samples) = (values.as_ref().map_or(self.len(), |values| values.len() as u64), self.len());
+        if found != samples {
+            return Err(BatchingCause::NamedSizesLength { name, found, samples }.into());
+        }
+        self.named.push(NamedSizes { name: name.into(), values, is_padded });
+        Ok(self)
+    }
+
+    /// The same samples with other sizes to sort by; sizes with names stay, and names of the former stand for these.
+    pub(crate) fn replaced(&self, sizes: Vec<u32>) -> Self {
+        Self { named: self.named.clone(), ..Self::new(sizes) }
+    }
+
+    /// The sizes with names, in their order: the name, the sizes unless these are those that rules sort by, and whether
+    /// batches pad what they count.
+    #[doc(hidden)]
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Option<&[u32]>, bool)> {
+        self.named.iter().map(|named| (&*named.name, named.values.as_deref(), named.is_padded))
+    }
+
+    /// The names of sizes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().map(|named| &*named.name)
+    }
+
+    /// The sizes under a name, if there are some.
+    pub fn of(&self, name: &str) -> Option<&[u32]> {
+        self.find(name).map(|named| named.values(&self.sizes))
+    }
+
+    /// Returns true if a name stands for the sizes that rules sort by.
+    pub fn is_primary(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|named| named.values.is_none())
+    }
+
+    /// The sizes with a name.
+    pub(super) fn find(&self, name: &str) -> Option<&NamedSizes> {
+        self.named.iter().find(|named| &*named.name == name)
     }
 
     /// The number of samples.
@@ -128,6 +230,8 @@ impl Sizes {
         memory::require_each(numbers.len(), self.sample_bytes())?;
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let all = Self::new(numbers.clone().map(|number| self.sizes[index(number)]).collect::<Vec<_>>());
+        let named = self.named.iter().map(|named| named.gather(numbers.clone())).collect();
+        let all = Self { named, ..all };
         let Some((dimensions, _)) = &self.extents else { return Ok(all) };
         let extents: Vec<u32> = numbers.flat_map(|number| self.extents(index(number))).copied().collect();
         Ok(all.add_extents(extents, *dimensions))
@@ -147,6 +251,8 @@ impl Sizes {
         let samples = each.iter().map(|sizes| sizes.sizes.len()).fold(0, usize::saturating_add);
         memory::require_each(samples, each.first().map_or(0, Self::sample_bytes))?;
         let all = Self::new(each.iter().flat_map(|sizes| sizes.as_slice()).copied().collect::<Vec<_>>());
+        let named: Vec<_> = each.iter().map(|sizes| (sizes.as_slice(), &sizes.named[..])).collect();
+        let all = Self { named: NamedSizes::join(&named), ..all };
         let extents = || each.iter().flat_map(Self::to_extents).collect();
         Ok(if dimensions == 1 { all } else { all.add_extents(extents(), dimensions) })
     }
@@ -154,7 +260,7 @@ impl Sizes {
     /// The most bytes that a sample takes while a list of sizes grows and until it is shared.
     fn sample_bytes(&self) -> usize {
         let dimensions = if self.extents.is_some() { self.dimensions() } else { 0 };
-        4 * size_of::<u32>() * (1 + dimensions)
+        4 * size_of::<u32>() * (1 + dimensions + self.named.len())
     }
 
     /// The same sizes, of samples with these extents.
@@ -181,6 +287,8 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) together: Option<u64>,
     /// Batches of as many elements are to cost the same, whatever the price of a pair of elements.
     pub(crate) even: bool,
+    /// The sizes of each sample by each budget, if a rule has several.
+    pub(crate) budgets: Option<PoolBudgets<'a>>,
     /// The last batch is left out if it is not full, where rests are continued.
     pub(crate) drop_last: bool,
 }

@@ -77,6 +77,12 @@ impl Sorting {
         max_tokens - max_tokens % u64::from(self.multiple_of)
     }
 
+    /// The number of samples in a pool, where `in_batch` fill a budget and `samples` are shuffled together.
+    pub(super) fn samples_in_pool_of(&self, in_batch: Option<u64>, samples: u64) -> u64 {
+        let in_batch = [in_batch, self.max_samples].into_iter().flatten().min().unwrap_or(1);
+        self.pool.samples(in_batch, samples)
+    }
+
     /// The number of samples in a pool, where `samples` are shuffled together.
     pub(super) fn samples_in_pool(
         &self,

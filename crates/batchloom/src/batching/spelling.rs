@@ -1,13 +1,13 @@
 //! The spelling of rules as text, the same in Rust, on the command line, in JSON and in documentation.
 //!
-//! A rule is its name, a colon and the number that it cannot do without, and its options: `fixed-size:64`,
+//! A rule is its name, a colon and the number that it cannot do without (or budgets by name), and its options: `fixed-size:64`,
 //! `token-budget:16384,multiple_of=64,oversize=drop`, `cost-optimal:16384,fixed=1024,per_token=1`. Options have the
 //! names that they have in Rust and in Python. Each rule spells and reads itself, in its own file. Promises:
 //!
 //! - Text that a rule is printed as reads as the same rule. Options that have their default value are not printed.
 //! - Text is read whole or refused: an option that the rule does not have is an error that lists those that it has.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::str::FromStr;
 
 use serde::Serialize;
@@ -42,6 +42,11 @@ impl Spelling {
     /// The name of a rule, and the number behind its colon.
     pub(super) fn new(name: &str, number: impl Into<Option<u64>>) -> Self {
         Self(number.into().map_or_else(|| name.to_owned(), |number| format!("{name}:{number}")))
+    }
+
+    /// The name of a rule, and the limits behind its colon.
+    pub(super) fn with_limits(name: &str, limits: &impl Display) -> Self {
+        Self(format!("{name}:{limits}"))
     }
 
     /// Adds an option, unless it has its default value.
@@ -113,6 +118,11 @@ impl<'a> Given<'a> {
     /// The error of this text, with a reason that names what was expected.
     pub(super) fn refuse(&self, reason: impl Into<String>) -> Error {
         BatchingCause::RuleText { text: self.text.to_owned(), reason: reason.into() }.into()
+    }
+
+    /// The text behind the colon.
+    pub(super) fn head(&self) -> Option<&'a str> {
+        self.number
     }
 
     /// The number behind the colon.

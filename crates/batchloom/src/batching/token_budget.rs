@@ -3,14 +3,20 @@
 //! Batches are made from the longest sample down, so that the padded length of a batch is known when it begins, and the
 //! number of samples that fit follows from it. Greedy is optimal in the number of batches: to make fewer, one of them
 //! would have to hold more than fits.
+//!
+//! With several budgets, a batch ends before the sample with which it would exceed one of them. A budget of the lengths of
+//! a field that batches pad counts samples times the longest of them; every other one counts the sum.
 
 use serde::Serialize;
 
+use super::budgeted::samples_that_fill;
+use super::budgets::MaxTokens;
+use super::pool_budgets::BudgetFacts;
 use super::pool_rule::PoolRule;
 use super::sizes::{PoolSizes, Union, round_up};
 use super::sorting::Sorting;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
+use super::{Budgeted, Budgets, Oversize, Pool, PoolBatches, PoolBudgets, Sizes, Sorted, to_index, to_place};
 use crate::Result;
 use crate::named::named;
 
@@ -32,9 +38,9 @@ named!(Count, "count", {
 });
 
 /// Batches of samples of similar size that fill a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenBudget {
-    max_tokens: u64,
+    max_tokens: MaxTokens,
     count: Count,
     max_length_spread: Option<u32>,
     #[serde(flatten)]
@@ -47,12 +53,17 @@ impl TokenBudget {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn new(max_tokens: u64) -> Result<Self> {
-        Ok(Self {
-            max_tokens: positive("max_tokens", max_tokens)?,
-            count: Count::Padded,
-            max_length_spread: None,
-            sorting: Sorting::default(),
-        })
+        MaxTokens::one(max_tokens).map(Self::limited)
+    }
+
+    /// Batches that exceed none of several budgets. With [`Count::Padded`], a budget of the lengths of a field that
+    /// batches pad counts samples times the longest of them, and every other one the sum of its sizes.
+    pub fn within(budgets: Budgets) -> Self {
+        Self::limited(MaxTokens::Several(budgets))
+    }
+
+    fn limited(max_tokens: MaxTokens) -> Self {
+        Self { max_tokens, count: Count::Padded, max_length_spread: None, sorting: Sorting::default() }
     }
 
     /// Sets whether padding counts. Default: it does.
@@ -80,7 +91,7 @@ impl TokenBudget {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or if it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
-        Ok(Self { sorting: self.sorting.multiple_of(multiple_of, Some(self.max_tokens))?, ..self })
+        Ok(Self { sorting: self.sorting.multiple_of(multiple_of, self.elements())?, ..self })
     }
 
     /// Sets what happens to a sample that alone exceeds the budget. Default: [`Oversize::Error`].
@@ -98,12 +109,87 @@ impl TokenBudget {
         Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }
 
-    /// The largest sample of one variable dimension that fits alone.
-    fn most(&self) -> u64 {
-        match self.count {
-            Count::Padded => self.sorting.round_down(self.max_tokens),
-            Count::Real => self.max_tokens,
+    /// The number of elements that a batch holds at most, unless there are budgets with names.
+    fn elements(&self) -> Option<u64> {
+        match &self.max_tokens {
+            MaxTokens::One(max_tokens) => Some(*max_tokens),
+            MaxTokens::Several(_) => None,
         }
+    }
+
+    /// The number of elements, which is any with budgets that have names.
+    fn most_elements(&self) -> u64 {
+        self.elements().unwrap_or(u64::MAX)
+    }
+
+    /// The largest sample of one variable dimension that fits a limit alone.
+    fn most(&self, limit: u64) -> u64 {
+        match self.count {
+            Count::Padded => self.sorting.round_down(limit),
+            Count::Real => limit,
+        }
+    }
+
+    /// What a budget counts of a batch of `samples`, given the longest of them and the sum of their sizes.
+    fn counted(&self, facts: &BudgetFacts, samples: u64, longest: u32, sum: u64) -> u64 {
+        match self.count == Count::Padded && facts.is_padded {
+            true => round_up(longest, self.sorting.multiple_of).saturating_mul(samples),
+            false => sum,
+        }
+    }
+
+    /// Divides a pool by several budgets.
+    fn by_budgets(&self, pool: PoolSizes<'_>, budgets: PoolBudgets<'_>) -> PoolBatches {
+        let facts = budgets.facts;
+        let of_primary =
+            facts.iter().filter(|facts| facts.is_primary).map(|facts| self.most(facts.limit)).min();
+        let cut_to = of_primary.filter(|_| self.sorting.oversize == Oversize::Truncate).unwrap_or(u64::MAX);
+        let cut_to = u32::try_from(cut_to).unwrap_or(u32::MAX);
+        let taken = |facts: &BudgetFacts, size: u32| if facts.is_primary { size.min(cut_to) } else { size };
+        let fits = |&place: &u32| {
+            let row = facts.iter().zip(budgets.row(to_index(place)));
+            row.map(|(facts, &size)| (facts, taken(facts, size)))
+                .all(|(facts, size)| self.counted(facts, 1, size, size.into()) <= facts.limit)
+        };
+        let sizes: Vec<u32> = pool.sizes.iter().map(|&size| size.min(cut_to)).collect();
+        let (mut places, alone): (Vec<u32>, Vec<u32>) =
+            Sorted::new(&sizes).places.into_iter().partition(fits);
+        let mut ends = Vec::new();
+        let mut batch = Filled::new(facts.len());
+        for &place in &places {
+            let sample = (to_index(place), sizes[to_index(place)]);
+            let row = facts.iter().zip(budgets.row(sample.0)).map(|(facts, &size)| taken(facts, size));
+            if batch.samples > 0 && !self.has_room(facts, &batch, row.clone(), sample.1) {
+                ends.push(batch.end);
+                batch = Filled { end: batch.end, ..Filled::new(facts.len()) };
+            }
+            batch.add(row, sample.1);
+        }
+        ends.extend((batch.samples > 0).then_some(batch.end));
+        if self.sorting.oversize != Oversize::Drop {
+            ends = (1..=to_place(alone.len()))
+                .chain(ends.iter().map(|end| end + to_place(alone.len())))
+                .collect();
+            places.splice(0..0, alone);
+        }
+        PoolBatches { places, ends, ..PoolBatches::default() }
+    }
+
+    /// Returns true if a batch stays within every limit with one more sample.
+    fn has_room(
+        &self,
+        facts: &[BudgetFacts],
+        batch: &Filled,
+        row: impl Iterator<Item = u32>,
+        length: u32,
+    ) -> bool {
+        let samples = batch.samples + 1;
+        let mut counts = facts.iter().zip(batch.longest.iter().zip(&batch.sums)).zip(row);
+        samples <= self.sorting.most_samples()
+            && self.max_length_spread.is_none_or(|spread| batch.first - length <= spread)
+            && counts.all(|((facts, (&longest, &sum)), size)| {
+                self.counted(facts, samples, longest.max(size), sum + u64::from(size)) <= facts.limit
+            })
     }
 
     /// Returns true if a sample of these extents fits alone.
@@ -112,7 +198,7 @@ impl TokenBudget {
         let elements = extents
             .iter()
             .try_fold(1_u64, |product, &extent| product.checked_mul(round_up(extent, multiple_of)));
-        elements.is_some_and(|elements| elements <= self.max_tokens)
+        elements.is_some_and(|elements| elements <= self.most_elements())
     }
 
     /// The ends of batches of sorted samples, padding counted. The first sample of a batch is its longest and so
@@ -120,8 +206,10 @@ impl TokenBudget {
     fn by_padded(&self, sizes: &[u32]) -> Vec<u32> {
         let (mut ends, mut start) = (Vec::new(), 0);
         while let Some(&longest) = sizes.get(start) {
-            let fit =
-                self.max_tokens.checked_div(round_up(longest, self.sorting.multiple_of)).unwrap_or(u64::MAX);
+            let fit = self
+                .most_elements()
+                .checked_div(round_up(longest, self.sorting.multiple_of))
+                .unwrap_or(u64::MAX);
             let fit = usize::try_from(fit.min(self.sorting.most_samples())).unwrap_or(usize::MAX).max(1);
             let candidates = &sizes[start..start.saturating_add(fit).min(sizes.len())];
             start += match self.max_length_spread {
@@ -138,7 +226,7 @@ impl TokenBudget {
         let (mut ends, mut start, mut real) = (Vec::new(), 0, 0);
         for (end, &size) in sizes.iter().enumerate() {
             let spread = self.max_length_spread.is_some_and(|spread| sizes[start] - size > spread);
-            let full = real + u64::from(size) > self.max_tokens
+            let full = real + u64::from(size) > self.most_elements()
                 || (end - start) as u64 >= self.sorting.most_samples();
             if end > start && (spread || full) {
                 ends.push(to_place(end));
@@ -156,7 +244,7 @@ impl TokenBudget {
         let mut batches = PoolBatches::default();
         let mut batch = Growing::default();
         for (&sample, &size) in sorted.places.iter().zip(&sorted.sizes) {
-            let start = super::to_index(sample) * dimensions;
+            let start = to_index(sample) * dimensions;
             let extents = &extents[start..start + dimensions];
             let fits = self.fits(extents);
             if !fits && self.sorting.oversize == Oversize::Drop {
@@ -182,7 +270,7 @@ impl TokenBudget {
             Count::Padded => batch.union.elements(self.sorting.multiple_of).saturating_mul(batch.samples),
             Count::Real => batch.real,
         };
-        elements <= self.max_tokens
+        elements <= self.most_elements()
             && batch.samples <= self.sorting.most_samples()
             && self.max_length_spread.is_none_or(|spread| batch.longest - batch.shortest <= spread)
     }
@@ -190,17 +278,27 @@ impl TokenBudget {
 
 impl PoolRule for TokenBudget {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        if let Some(budgets) = pool.budgets {
+            return self.by_budgets(pool, budgets);
+        }
+        let most = self.most(self.most_elements());
         let sorted = Sorted::new(pool.sizes);
         let oversize = self.sorting.oversize;
         match (pool.extents, self.count) {
-            (None, Count::Padded) => oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
-            (None, Count::Real) => oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
+            (None, Count::Padded) => oversize.cut(sorted, most, |sizes| self.by_padded(sizes)),
+            (None, Count::Real) => oversize.cut(sorted, most, |sizes| self.by_real(sizes)),
             (Some((dimensions, extents)), _) => self.by_shape(&sorted, dimensions, extents),
         }
     }
 
     fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.sorting.samples_in_pool(Some(self.max_tokens), samples, sizes)
+        match &self.max_tokens {
+            MaxTokens::One(max_tokens) => self.sorting.samples_in_pool(Some(*max_tokens), samples, sizes),
+            MaxTokens::Several(budgets) => {
+                let in_batch = sizes.and_then(|sizes| samples_that_fill(budgets, sizes));
+                self.sorting.samples_in_pool_of(in_batch, samples)
+            }
+        }
     }
 
     fn counts_real(&self) -> bool {
@@ -211,12 +309,29 @@ impl PoolRule for TokenBudget {
         self.sorting.multiple_of
     }
 
-    fn budget(&self) -> Option<u64> {
-        Some(self.max_tokens)
+    fn takes_dimensions(&self) -> bool {
+        self.max_tokens.budgets().is_none()
     }
 
-    fn limit(&self) -> Option<u32> {
-        self.sorting.oversize.limit(self.most())
+    fn budget(&self, sizes: Option<&Sizes>) -> Option<u64> {
+        self.max_tokens.of_primary(|name| sizes.is_some_and(|sizes| sizes.is_primary(name)))
+    }
+
+    fn budgets(&self) -> Option<&Budgets> {
+        self.max_tokens.budgets()
+    }
+
+    fn limit(&self, sizes: Option<&Sizes>) -> Option<u32> {
+        self.budget(sizes).and_then(|limit| self.sorting.oversize.limit(self.most(limit)))
+    }
+
+    fn check_budgets(&self, budgeted: &Budgeted) -> Result<()> {
+        match self.sorting.oversize {
+            Oversize::Alone | Oversize::Drop => Ok(()),
+            oversize => budgeted.check(oversize == Oversize::Truncate, |facts, size| {
+                self.counted(facts, 1, size, size.into())
+            }),
+        }
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
@@ -231,7 +346,7 @@ impl PoolRule for TokenBudget {
     }
 
     fn with_auto_pool(&self) -> Option<Self> {
-        Some(Self { sorting: self.sorting.with_auto_pool()?, ..*self })
+        Some(Self { sorting: self.sorting.with_auto_pool()?, ..self.clone() })
     }
 }
 
@@ -240,18 +355,47 @@ impl Spelled for TokenBudget {
     const FORM: Option<&'static str> = Some("token-budget:N");
 
     fn spell(&self) -> Spelling {
-        let text = Spelling::new(Self::NAME, self.max_tokens)
+        let text = Spelling::with_limits(Self::NAME, &self.max_tokens)
             .option("count", &self.count, &Count::default())
             .option("max_length_spread", &self.max_length_spread, &None);
         self.sorting.spell(text)
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
-        let rule = Self::new(given.number()?)?;
+        let rule = Self::limited(MaxTokens::read(given)?);
         let rule = given.set_word("count", rule, |rule, count| Ok(rule.count(count)))?;
         let spread = |rule: Self, spread| Ok(rule.max_length_spread(spread));
         let rule = given.set_number("max_length_spread", rule, spread)?;
-        Ok(Self { sorting: Sorting::read(given, Some(rule.max_tokens))?, ..rule })
+        Ok(Self { sorting: Sorting::read(given, rule.elements())?, ..rule })
+    }
+}
+
+/// A batch of several budgets, to which samples are added from the longest to the shortest.
+#[derive(Debug)]
+struct Filled {
+    samples: u64,
+    /// The length of its first sample.
+    first: u32,
+    /// The largest size and the sum of the sizes, by each budget.
+    longest: Vec<u32>,
+    sums: Vec<u64>,
+    /// The number of samples of this batch and of all before it.
+    end: u32,
+}
+
+impl Filled {
+    fn new(budgets: usize) -> Self {
+        Self { samples: 0, first: 0, longest: vec![0; budgets], sums: vec![0; budgets], end: 0 }
+    }
+
+    fn add(&mut self, row: impl Iterator<Item = u32>, length: u32) {
+        self.first = if self.samples == 0 { length } else { self.first };
+        self.samples += 1;
+        self.end += 1;
+        for ((longest, sum), size) in self.longest.iter_mut().zip(&mut self.sums).zip(row) {
+            *longest = size.max(*longest);
+            *sum += u64::from(size);
+        }
     }
 }
 

@@ -14,6 +14,19 @@ causes! {
         )]
         BatchTooLarge { samples: u64, row: usize } is Argument,
 
+        #[error("block_mask: block_size is 0; expected at least 1 token")]
+        MaskBlock is Argument of "block_mask",
+        #[error(
+            "block_mask: prefix is {field:?}, and kind is \"full\", where all tokens of a document see each other; \
+             expected kind \"causal\", or no prefix"
+        )]
+        PrefixOfFull { field: String } is Argument of "block_mask",
+        #[error(
+            "field {field}, the prefix of block_mask, is {length} in sample {sample}; expected the length of its prefix, \
+             at least 0"
+        )]
+        NegativePrefix { field: String, sample: u64, length: i64 } is Data of "block_mask",
+
         #[error("samples of chunks are copied that are not held; please report this")]
         NotHeld is Runtime,
 

@@ -139,14 +139,6 @@ pub(crate) enum RowUnit {
     Batch,
 }
 
-/// The shape of batches in rows: the number of rows, the elements of a row, and the samples that a row has places for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowFrame {
-    pub(crate) rows: usize,
-    pub(crate) tokens: usize,
-    pub(crate) samples: usize,
-}
-
 /// The places of padding in a field, for padding that a form's wrapper makes.
 pub(crate) trait Padding {
     /// Visits the elements of the part of member `member` that are data, in order. The rest is padding.

@@ -91,7 +91,7 @@ impl Labels {
 }
 
 /// Writes integers of any width as int64.
-fn widen(dtype: DType, tokens: &[u8], target: &mut [u8]) {
+pub(super) fn widen(dtype: DType, tokens: &[u8], target: &mut [u8]) {
     let slots = target.as_chunks_mut::<8>().0;
     macro_rules! widen {
         ($type:ty) => {

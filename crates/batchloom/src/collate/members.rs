@@ -3,11 +3,18 @@
 use std::ops::Range;
 
 use super::by_source::BySource;
-use super::form::RowFrame;
 use super::held::HeldMembers;
 use super::taken::Taken;
 use crate::order::RunEpoch;
 use crate::tensor::{Sequences, SparseRows};
+
+/// The shape of batches in rows: the number of rows, the elements of a row, and the samples that a row has places for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowFrame {
+    pub(crate) rows: usize,
+    pub(crate) tokens: usize,
+    pub(crate) samples: usize,
+}
 
 /// The samples of a batch, the elements that it takes of each, and the shape that follows.
 #[derive(Debug, Clone, Default)]

@@ -3,10 +3,12 @@
 //! A [`Form`] makes one field of a batch. It knows arrays and slots, neither datasets nor plans nor threads. One form a
 //! file; a dataset lists the forms that make its batches.
 
+mod block_mask;
 mod by_source;
 mod cast;
 mod convert;
 mod copy;
+mod document_mask;
 pub(crate) mod error;
 mod field_options;
 mod form;
@@ -40,12 +42,14 @@ mod tokens;
 mod whole;
 mod window;
 
+pub(crate) use block_mask::{MaskPart, PackMask, Prefix, StreamMask};
 pub(crate) use by_source::BySource;
 pub use convert::Channels;
 pub(crate) use convert::Conversion;
+pub use document_mask::{DocumentMask, MaskKind};
 pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
-pub(crate) use form::{Form, Padding, RowFrame, RowSlots, RowUnit};
+pub(crate) use form::{Form, Padding, RowSlots, RowUnit};
 pub use function_slot::{FillSlot, FunctionSlot, SlotError, SlotMut};
 pub use held::{ChunkField, HeldRows};
 pub(crate) use held::{HeldChunk, HeldMembers};
@@ -55,7 +59,7 @@ pub(crate) use index::{FILLER, Lengths, SampleIndex, SourceNumber, Weight};
 pub(crate) use index_offset::IndexOffset;
 pub(crate) use labels::{IGNORED, Labels, is_integer};
 pub(crate) use loss::{LossDenominator, LossWeight};
-pub(crate) use members::Members;
+pub(crate) use members::{Members, RowFrame};
 pub(crate) use own_lengths::OwnLengths;
 pub(crate) use owners::Owners;
 pub(crate) use pack::{Boundaries, Offsets, Pack, Positions, Segments};

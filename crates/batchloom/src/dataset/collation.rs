@@ -10,9 +10,9 @@ use super::located::Located;
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, FieldConversion, FieldOptions, Fill, Form, LossDenominator, LossWeight,
-    Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted, SlottedLengths, SlottedMask,
-    SourceNumber, Taken, Weight, is_integer,
+    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, Form,
+    LossDenominator, LossWeight, Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted,
+    SlottedLengths, SlottedMask, SourceNumber, Taken, Weight, is_integer,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
@@ -44,6 +44,8 @@ pub(crate) struct CollateOptions {
     pub(crate) labels: Option<String>,
     /// The loss, if batches hold the weight of each label in it.
     pub(crate) loss: Option<Loss>,
+    /// The mask of attention, if batches hold its blocks.
+    pub(crate) block_mask: Option<DocumentMask>,
     /// The fields that batches do not hold, by name.
     pub(crate) left_out: Vec<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.

@@ -182,6 +182,37 @@ causes! {
 }
 
 causes! {
+    /// The causes of errors about block masks.
+    enum MaskCause {
+        #[error(
+            "block_mask: batches of rule {rule} are no packs, and its samples are rows of their own; expected Packing, \
+             or a stream of tokens"
+        )]
+        NotPacked { rule: &'static str } is Argument of "block_mask",
+        #[error("block_mask: prefix is {field:?}, and pieces of a stream have no such field; expected no prefix")]
+        PrefixOfStream { field: String } is Argument of "block_mask",
+        #[error(
+            "block_mask: prefix is {field:?}, and samples of this dataset are read a chunk at a time; expected no prefix, \
+             or samples in memory"
+        )]
+        PrefixInChunks { field: String } is Argument of "block_mask",
+        #[error("block_mask: prefix is {field:?}, and samples have no such field; expected one of {known}")]
+        NoPrefix { field: String, known: String } is Argument of "block_mask",
+        #[error(
+            "block_mask: prefix is {field:?}, which holds more than one number for a sample; expected the length of its \
+             prefix"
+        )]
+        PrefixShape { field: String } is Argument of "block_mask",
+        #[error("block_mask: prefix is {field:?}, which holds {found}; expected integers")]
+        PrefixType { field: String, found: DType } is Argument of "block_mask",
+        #[error("block_mask adds {field} to batches, and a field has this name; expected another name for that field")]
+        Field { field: String } is Argument of "block_mask",
+        #[error("block_mask: index tables hold no masks; expected blocks of samples")]
+        InTable is Argument of "block_mask",
+    }
+}
+
+causes! {
     /// The causes of errors about selections of samples, and about parts of a split.
     enum SelectionCause {
         #[error("the selection holds no sample of {samples}; expected at least one")]

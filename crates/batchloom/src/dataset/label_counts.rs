@@ -34,7 +34,7 @@ impl Dataset {
         let collation = self.kind().collation(&FixedSize::new(1)?.into(), &options, (0, 0))?;
         let form = labels(&collation, field, next_tokens)?;
         let whole = collation.ragged.as_ref().is_none_or(|ragged| !ragged.own_sizes);
-        let limit = rule.limit().filter(|_| !whole);
+        let limit = rule.limit(self.sizes().as_ref()).filter(|_| !whole);
         let mut counts = Vec::new();
         for sample in 0..self.len() as u64 {
             for members in parts(&collation, sample, limit, field)? {

@@ -14,6 +14,7 @@ pub(crate) mod kind;
 mod label_counts;
 mod located;
 mod map;
+mod masked;
 mod parts;
 mod selected;
 mod selection;

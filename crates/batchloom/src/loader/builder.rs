@@ -14,8 +14,9 @@ use super::layout::{BlockLayout, Limits};
 use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Loss, Rule};
-use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
+use crate::collate::{Channels, DocumentMask, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::collation::CollateOptions;
+use crate::dataset::error::MaskCause;
 use crate::dataset::{Dataset, InChunks};
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
@@ -266,6 +267,32 @@ impl LoaderBuilder {
         self
     }
 
+    /// Adds to each batch the blocks of attention in which tokens of a document see each other, as arrays that
+    /// `BlockMask.from_kv_blocks` of torch takes, for packs and for pieces of streams. Their names begin with
+    /// `block_mask_`: `kv_num_blocks` and `full_kv_num_blocks` (`[rows, 1, blocks]`) have the number of blocks of keys to
+    /// look at pair by pair and of those that are seen whole, `kv_indices` and `full_kv_indices` (`[rows, 1, blocks,
+    /// blocks]`) which ones they are; `q_num_blocks`, `q_indices`, `full_q_num_blocks` and `full_q_indices` are the same
+    /// by blocks of keys, for the way back; and a token sees the places from `first` to `end` (`[rows, tokens]`). All
+    /// are int32. Default: none.
+    ///
+    /// ```
+    /// use batchloom::batching::Packing;
+    /// use batchloom::loader::{DocumentMask, MaskKind};
+    /// use batchloom::{Loader, SequenceDataset};
+    ///
+    /// let dataset = SequenceDataset::new().slices("ids", [vec![1_i64; 3], vec![2; 2]])?.build()?;
+    /// let mask = DocumentMask::new(MaskKind::Causal).block_size(2)?;
+    /// let loader = Loader::builder(dataset).rule(Packing::new(5)?).block_mask(mask).build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.view::<i32>("block_mask_kv_num_blocks")?, [1, 2, 1]);
+    /// assert_eq!(batch.view::<i32>("block_mask_first")?, [0, 0, 0, 3, 3]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn block_mask(mut self, mask: impl Into<Option<DocumentMask>>) -> Self {
+        self.collate.block_mask = mask.into();
+        self
+    }
+
     /// Shuffles the documents of a stream of tokens anew for each epoch. Default: off.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
         self.collate.shuffles_documents = shuffle_documents;
@@ -345,6 +372,7 @@ impl LoaderBuilder {
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;
+        self.check_mask()?;
         self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
         if let Some(InChunks { chunks, open, .. }) = self.dataset.kind().in_chunks() {
             self.plan = self.plan.chunks(chunks.clone()).chunks_open(*open);
@@ -419,6 +447,26 @@ impl LoaderBuilder {
             (Some((field, _)), _) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
             (_, Some((field, _))) => Err(LoaderCause::OffsetInTable { field: field.clone() }.into()),
             (None, None) => Ok(()),
+        }
+    }
+
+    /// Refuses masks of padded batches, and masks in index tables.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if options of the mask exclude each other or do not go with the data.
+    fn check_mask(&self) -> Result<()> {
+        let Some(mask) = &self.collate.block_mask else { return Ok(()) };
+        mask.check()?;
+        let (kind, rule) = (self.dataset.kind(), self.plan.chosen_rule()?);
+        if !rule.packs() && !kind.has_documents() {
+            return Err(MaskCause::NotPacked { rule: rule.name() }.into());
+        }
+        if self.index_table {
+            return Err(MaskCause::InTable.into());
+        }
+        match mask.prefix_field().filter(|_| kind.in_chunks().is_some()) {
+            Some(field) => Err(MaskCause::PrefixInChunks { field: field.to_owned() }.into()),
+            None => Ok(()),
         }
     }
 

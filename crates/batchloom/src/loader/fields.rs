@@ -54,7 +54,8 @@ impl Fields {
         let options = collation.with_typed_padding(options)?;
         let slotted = collation.with_slots(&options)?;
         let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
-        let fields = Self::with_marks(slotted.cast(&options)?.with_offsets(&options)?, plan, None)?;
+        let cast = with_mask(slotted, &options)?.cast(&options)?;
+        let fields = Self::with_marks(cast.with_offsets(&options)?, plan, None)?;
         let fields = fields.with_loss(options.loss, labels, Arc::default())?;
         Ok(fields.in_rows(plan, &options)?.without(&options.left_out, 0))
     }
@@ -66,7 +67,8 @@ impl Fields {
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let (loss, skipped) = (collated.options.loss, collated.marks.clone().unwrap_or_default());
         let labels = loss.map(|loss| collated.collation.find_labels(loss)).transpose()?;
-        let fields = Self::with_marks(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
+        let masked = with_mask(collated.collation, &collated.options)?;
+        let fields = Self::with_marks(masked.cast(&collated.options)?, plan, collated.marks)?;
         let fields = fields.with_loss(loss, labels, skipped)?.in_rows(plan, &collated.options)?;
         // A field of samples may have the name of one that describes other batches.
         let own = fields.own_fields();
@@ -250,6 +252,19 @@ impl Fields {
             .ban(plan.banned(step));
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
+}
+
+/// The same fields, with the block mask that options ask for. Of pieces of a stream, the dataset has made it.
+///
+/// # Errors
+/// [`Kind::Argument`](crate::Kind::Argument) if the field of prefixes does not hold such, or if the data has a field with
+/// the name of a part.
+fn with_mask(collation: Collation, options: &CollateOptions) -> Result<Collation> {
+    let Some(mask) = options.block_mask.as_ref().filter(|_| !collation.has_block_mask()) else {
+        return Ok(collation);
+    };
+    let prefix = collation.find_prefix(mask)?;
+    collation.with_block_mask(mask, prefix.as_ref())
 }
 
 /// The shape of batches in rows, as collation has it.

@@ -42,8 +42,8 @@ pub use steps::Steps;
 pub use views::Views;
 
 pub use crate::collate::{
-    Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,
-    Resize, Scalar, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
+    Channels, Crop, DocumentMask, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, MaskKind, PadSide,
+    PadSlot, ReadSamples, Resize, Scalar, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
 };
 pub use crate::run::Metrics;
 pub use crate::tensor::buffer::{Memory, Region};

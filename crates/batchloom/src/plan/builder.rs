@@ -9,7 +9,7 @@ use super::pool::length;
 use super::recipe::{CHUNKS_OPEN, Recipe};
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
-use crate::batching::{Cost, CostModel, FixedSize, Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{Budgeted, Cost, CostModel, FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, LIMIT, Shuffle};
 use crate::ranks::{BalanceWithin, MOST_RANKS};
@@ -172,6 +172,7 @@ impl PlanBuilder {
         recipe.options.rule.check_lists(samples)?;
         check_shards(&recipe.options)?;
         recipe.counted = round_sizes(&recipe)?;
+        recipe.budgeted = look_up_budgets(&recipe)?;
         let draws = recipe.draws(epoch).len();
         if draws == 0 || draws > LIMIT {
             return Err(PlanCause::TooManySamples { found: draws, limit: LIMIT }.into());
@@ -309,13 +310,19 @@ fn round_sizes(recipe: &Recipe) -> Result<Option<Sizes>> {
     if recipe.packs() {
         return Err(PlanCause::PadToPacked.into());
     }
-    if recipe.options.rule.limit().is_some() {
+    if recipe.limit().is_some() {
         return Err(PlanCause::PadToTruncated { rule: recipe.options.rule.name() }.into());
     }
     if let Some(&length) = pad_to.lengths().iter().find(|length| !length.is_multiple_of(multiple_of)) {
         return Err(PlanCause::PadToMultiple { length, multiple_of }.into());
     }
     pad_to.sizes(sizes, recipe.options.rule.counts_real()).map(Some)
+}
+
+/// The sizes of samples by the budgets of the rule, if it has several and samples have sizes.
+fn look_up_budgets(recipe: &Recipe) -> Result<Option<Budgeted>> {
+    let budgets = recipe.options.rule.budgets().zip(recipe.sizes_for_rule());
+    budgets.map(|(budgets, sizes)| Budgeted::new(budgets, sizes)).transpose()
 }
 
 fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
@@ -338,7 +345,8 @@ fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
         Some(sizes) => {
             // With chunks, a pool holds fewer than twice as many.
             let most = if recipe.is_in_chunks() { recipe.in_pool.saturating_mul(2) } else { recipe.in_pool };
-            recipe.options.rule.check(recipe.sizes_for_rule().unwrap_or(sizes), most.min(draws))
+            let sizes = recipe.sizes_for_rule().unwrap_or(sizes);
+            recipe.options.rule.check(sizes, recipe.budgeted.as_ref(), most.min(draws))
         }
     }
 }

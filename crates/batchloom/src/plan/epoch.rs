@@ -16,14 +16,13 @@ use super::full_pools::{Border, FullPools, Span};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{Grouped, Grouping, PoolBatches, PoolSizes, Sizes};
+use crate::batching::{Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
 use crate::{Result, memory};
 
-/// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
-/// while pools are counted.
+/// The most bytes that a sample takes while the batches of its pool are made, beside its extents.
 const CUT_BYTES: usize = 64;
 
 /// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
@@ -33,6 +32,11 @@ const WINDOW_BYTES: usize = 48;
 
 /// The bytes that a part of a sample takes beside these while rows are put together.
 const ROW_BYTES: usize = 64;
+
+/// The bytes that a sample takes beside these, and beside its sizes by each budget, while bins have several limits.
+const BUDGET_BYTES: usize = 32;
+
+/// The bytes that a pool takes while pools are counted.
 const POOL_BYTES: usize = 32;
 
 /// The number of samples that are drawn at once.
@@ -171,7 +175,7 @@ impl Epoch {
     fn full_pools(&self, pools_in_window: u64) -> Option<FullPools> {
         let rule = &self.recipe.options.rule;
         let is_cut = rule.continues() && self.recipe.grouping.is_none();
-        let batch = rule.budget().filter(|_| is_cut)?;
+        let batch = rule.budget(self.recipe.options.sizes.as_ref()).filter(|_| is_cut)?;
         let in_pool = self.recipe.in_pool.saturating_mul(pools_in_window);
         Some(FullPools { in_pool, batch, in_shard: self.in_shard() })
     }
@@ -255,7 +259,7 @@ impl Epoch {
         let pools = kept.div_ceil(in_pool.max(1));
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.sizes_for_rule(), self.recipe.options.rule.limit()) {
+        let parts = match (self.recipe.sizes_for_rule(), self.recipe.limit()) {
             (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => {
                 sizes.total() / u64::from(most.max(1))
             }
@@ -265,7 +269,9 @@ impl Epoch {
         let is_in_rows =
             self.recipe.options.rule.continues() || self.recipe.options.rule.row_shape().is_some();
         let even = even + if is_in_rows { ROW_BYTES } else { 0 };
-        let each = CUT_BYTES + even + dimensions * size_of::<u32>();
+        let budgeted =
+            self.recipe.budgeted.as_ref().map_or(0, |budgeted| BUDGET_BYTES + 3 * budgeted.sample_bytes());
+        let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
         let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
         let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
         let bytes = bytes.saturating_add(window.saturating_mul(WINDOW_BYTES));
@@ -420,18 +426,23 @@ impl Epoch {
         let count = length(positions.end - positions.start);
         if recipe.is_stored() {
             let range = length(positions.start)..length(positions.start) + count;
-            let batches =
-                self.cut_sizes(&span, &sizes.as_slice()[range.clone()], sizes.extents_of(range), None);
+            let budgets = recipe.budgeted.as_ref().map(|budgeted| budgeted.stored().part(&range));
+            let extents = sizes.extents_of(range.clone());
+            let batches = self.cut_sizes(&span, &sizes.as_slice()[range], extents, budgets, None);
             return BatchedPool { samples: PoolSamples::Run(positions.start), batches };
         }
         let mut samples = vec![0; count];
         self.draws.fill(positions.start, &mut samples);
-        let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
+        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
+        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
+        let gathered = budgets.and_then(PoolBudgets::primary);
+        let look_up = || samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
+        let gathered: Vec<u32> = gathered.unwrap_or_else(look_up);
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.count_pooled(self.len()));
         let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
-        let batches = self.cut_sizes(&span, &gathered, extents, together);
+        let batches = self.cut_sizes(&span, &gathered, extents, budgets, together);
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
 
@@ -442,12 +453,13 @@ impl Epoch {
         span: &Span,
         sizes: &[u32],
         extents: Option<(usize, &[u32])>,
+        budgets: Option<PoolBudgets<'_>>,
         together: Option<u64>,
     ) -> PoolBatches {
         let recipe = &self.recipe;
         let (even, drop_last) = (recipe.options.balance, recipe.options.drop_last);
         if let Some(pools) = self.full_pools(1) {
-            let pool = PoolSizes { sizes, extents, together, even, drop_last };
+            let pool = PoolSizes { sizes, extents, together, even, drop_last, budgets };
             let pools = FullPools { in_shard: u64::MAX, ..pools };
             return span.cut(&recipe.options.rule, pool, (self.pools_in_window > 1).then_some(pools));
         }
@@ -455,7 +467,9 @@ impl Epoch {
             let extents = extents.map(|(dimensions, extents)| {
                 (dimensions, &extents[range.start * dimensions..range.end * dimensions])
             });
-            recipe.options.rule.cut(PoolSizes { sizes: &sizes[range], extents, together, even, drop_last })
+            let budgets = budgets.map(|budgets| budgets.part(&range));
+            let sizes = &sizes[range];
+            recipe.options.rule.cut(PoolSizes { sizes, extents, together, even, drop_last, budgets })
         };
         if self.pools_in_window == 1 {
             return cut(0..sizes.len());
@@ -478,11 +492,13 @@ impl Epoch {
         let sizes: Vec<u32> = samples.iter().map(size).collect();
         let extents = counted.and_then(|sizes| sizes.gather_extents(&samples));
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+        let rows = recipe.budgeted.as_ref().map(|budgeted| (budgeted, budgeted.gather(&samples)));
+        let budgets = rows.as_ref().map(|(budgeted, rows)| budgeted.pool(rows));
         let batches = grouping.cut(
             &recipe.options.rule,
             Grouped {
                 samples: &samples,
-                pool: PoolSizes { sizes: &sizes, extents, ..PoolSizes::default() },
+                pool: PoolSizes { sizes: &sizes, extents, budgets, ..PoolSizes::default() },
                 counted,
                 shuffled: recipe.options.shuffle == Shuffle::Samples,
                 drop_last: recipe.options.drop_last,
@@ -512,7 +528,13 @@ impl Epoch {
     /// the batch of its first part.
     pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
         let splits = self.recipe.options.rule.splits();
-        for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
+        // Parts that are continued have their elements once they are dealt.
+        let continues = self.recipe.options.rule.continues();
+        let made = |pool| match continues {
+            true => self.pool(pool, &[(1, u64::MAX)]).batched,
+            false => Arc::new(self.cut(pool)),
+        };
+        for pool in (0..self.pools()).map(made) {
             for batch in 0..pool.batches.ends.len() {
                 let mut samples = pool.samples(batch);
                 if splits {

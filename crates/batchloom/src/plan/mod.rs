@@ -6,6 +6,7 @@
 
 mod banned;
 mod bans;
+mod budget_stats;
 mod builder;
 mod chunk_pools;
 mod chunk_reads;
@@ -34,6 +35,7 @@ mod step_spread;
 mod update;
 
 pub use bans::{Ban, Banned};
+pub use budget_stats::{BudgetFill, BudgetStats};
 pub use builder::PlanBuilder;
 pub use chunk_stats::ChunkStats;
 pub use options::PlanOptions;

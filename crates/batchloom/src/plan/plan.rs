@@ -128,7 +128,7 @@ impl Plan {
                 "no key has a full batch for each rank; expected smaller batches, or to keep what is left";
             return Err(PlanCause::conflict("drop_last", "homogeneous_by", reason).into());
         }
-        let cause = match self.rule().budget() {
+        let cause = match self.rule().budget(self.options().sizes.as_ref()) {
             Some(batch) if batches == 0 && self.rule().continues() && self.options().drop_last => {
                 PlanCause::NoFullBatch { samples, tokens: self.epoch.tokens(), batch }
             }

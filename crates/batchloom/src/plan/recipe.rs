@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
-use crate::batching::{Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Budgeted, Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
 use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 
@@ -34,6 +34,9 @@ pub(super) struct Recipe {
     /// The sizes that the rule is given, if samples do not have their own in a batch.
     #[serde(skip)]
     pub(super) counted: Option<Sizes>,
+    /// The sizes of samples by the budgets of the rule, if it has several. Fingerprints of other rules do not know them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) budgeted: Option<Budgeted>,
     /// The number of samples in each pool but the last of a shard. With chunks, pools end where slots do, and hold at
     /// least as many.
     #[serde(skip)]
@@ -49,7 +52,7 @@ impl Recipe {
         let homogeneous = options.homogeneous_by.clone().map(Grouping::Homogeneous);
         let grouping = homogeneous.or_else(|| options.distinct_by.clone().map(Grouping::Distinct));
         let bans = options.ban.clone().map(Bans::new).unwrap_or_default();
-        Self { samples, options, grouping, bans, counted: None, in_pool: 1, labels: None }
+        Self { samples, options, grouping, bans, counted: None, budgeted: None, in_pool: 1, labels: None }
     }
 
     /// The same run with other options that change neither pools nor labels.
@@ -93,7 +96,12 @@ impl Recipe {
 
     /// The largest number of elements that a batch takes of a sample.
     pub(super) fn most(&self) -> Option<u32> {
-        self.options.pad_to.as_ref().map(PadTo::most).or_else(|| self.options.rule.limit())
+        self.options.pad_to.as_ref().map(PadTo::most).or_else(|| self.limit())
+    }
+
+    /// The largest number of elements that the rule takes of a sample, if it truncates or splits longer ones.
+    pub(super) fn limit(&self) -> Option<u32> {
+        self.options.rule.limit(self.options.sizes.as_ref())
     }
 
     /// The way in which padded lengths are rounded.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde::{Serialize, Serializer};
 
 use super::Plan;
+use super::budget_stats::{BudgetStats, BudgetSums};
 use super::chunk_stats::ChunkStats;
 use super::mates::rank_correlation;
 use super::measure::Measure;
@@ -41,7 +42,8 @@ pub struct Stats {
     pub padded: u64,
     /// The share of `padded` that is padding.
     pub padding: f64,
-    /// The elements that the rule counts, divided by `batches * max_tokens`, if the rule has such a limit.
+    /// The elements that the rule counts, divided by `batches * max_tokens`, if the rule has such a limit. Of several
+    /// budgets, the one that binds counts.
     pub efficiency: Option<f64>,
     /// The number of distinct shapes of batches.
     pub shapes: u64,
@@ -94,6 +96,9 @@ pub struct Stats {
     /// Spearman's rank correlation of the mean size of a batch with its step: about 0 if batches are in
     /// random order, -1 if the longest are first. `None` if all means are equal.
     pub length_correlation: Option<f64>,
+    /// The contents of batches by several budgets. `None` if the rule has no budgets with names.
+    #[serde(flatten)]
+    pub budgets: Option<BudgetStats>,
     /// The costs of reading chunks. `None` if samples are not read chunk by chunk.
     #[serde(flatten)]
     pub chunks: Option<ChunkStats>,
@@ -280,6 +285,7 @@ struct Walk<'a> {
     clock: Clock,
     timed: Option<Clock>,
     spread: StepSpread,
+    budgets: BudgetSums,
 }
 
 /// The time of an epoch by a cost model.
@@ -330,7 +336,16 @@ impl<'a> Walk<'a> {
         let stats = Stats { samples, tokens, steps, world_size, imbalance_cost, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
         let (clock, timed) = (Clock::new(imbalance_cost), timed.map(Clock::new));
-        Self { plan, stats, shapes, means, clock, timed, spread: StepSpread::default() }
+        Self {
+            plan,
+            stats,
+            shapes,
+            means,
+            clock,
+            timed,
+            spread: StepSpread::default(),
+            budgets: BudgetSums::default(),
+        }
     }
 
     /// Counts all batches.
@@ -381,9 +396,11 @@ impl<'a> Walk<'a> {
         let banned = if first { self.measure_banned(step, &parts) } else { Measure::default() };
         self.stats.banned += banned.samples;
         self.stats.banned_tokens += banned.real + banned.truncated_tokens;
+        let own = parts.clone();
         let parts = parts.fit(self.plan.filled_len(step));
         let filled = epoch.measure(&parts).without(&self.measure_banned(step, &parts));
         let once = once.without(&banned);
+        self.count_budgets(step, own, &parts, first);
         // Places that only fill up are padding; others are delivered again.
         let measure = if self.plan.options().uneven == Uneven::Mask { once } else { filled };
         let stats = &mut self.stats;
@@ -409,6 +426,21 @@ impl<'a> Walk<'a> {
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
     }
 
+    /// Counts a batch by the budgets of the rule: its `own` parts, and all of its places.
+    fn count_budgets(&mut self, step: u64, own: Parts, places: &Parts, first: bool) {
+        let recipe = self.plan.recipe();
+        if recipe.budgeted.is_none() {
+            return;
+        }
+        // Places that only fill up hold no data.
+        let data = match (self.plan.options().uneven == Uneven::Mask, first) {
+            (false, _) => places.clone(),
+            (true, true) => own,
+            (true, false) => Parts::default(),
+        };
+        self.budgets.add(recipe, places, &data.without(self.plan.banned(step)));
+    }
+
     /// The members of a batch at `step` that are banned, measured.
     fn measure_banned(&self, step: u64, parts: &Parts) -> Measure {
         match self.plan.banned(step) {
@@ -431,10 +463,15 @@ impl<'a> Walk<'a> {
         let means: Vec<f64> = self.means.iter().flatten().copied().collect();
         stats.length_correlation = rank_correlation(&means);
         stats.chunks = self.plan.chunk_stats();
-        let budget = self.plan.rule().budget();
+        let batches = stats.batches;
+        stats.budgets = std::mem::take(&mut self.budgets).finish(self.plan.recipe(), batches);
+        let budget = self.plan.rule().budget(self.plan.options().sizes.as_ref());
         let counted = if self.plan.rule().counts_real() { stats.real } else { stats.padded };
         let room = |budget: u64| budget as f64 * stats.batches as f64;
-        stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room);
+        stats.efficiency = match &stats.budgets {
+            Some(budgets) => Some(budgets.binding_fill),
+            None => budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room),
+        };
         stats
     }
 }

@@ -115,7 +115,9 @@ pub(super) fn batch(plan: &Plan) -> Option<String> {
     let step = plan.steps() / 2;
     let (parts, elements) = (plan.parts(step, 0).ok()?, plan.batch_elements(step, 0).ok()?);
     match plan.options().concatenated || plan.rule().packs() {
-        true => Some(pieces(&parts.sizes, plan.rule().budget().unwrap_or(elements))),
+        true => {
+            Some(pieces(&parts.sizes, plan.rule().budget(plan.options().sizes.as_ref()).unwrap_or(elements)))
+        }
         false => Some(rows(&parts.sizes, elements / (parts.sizes.len() as u64).max(1))),
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::batching::Cost;
-use crate::plan::{ChunkStats, Stats};
+use crate::plan::{BudgetFill, BudgetStats, ChunkStats, Stats};
 
 /// One statistic of a plan.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistic {
     /// The name, the same as the field of [`Stats`].
@@ -18,7 +18,7 @@ pub struct Statistic {
 }
 
 /// The value of a statistic. It prints as people read it: `12,345`, `1.25%`, `+0.500`, or `-` where there is no value.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
     /// A number of things.
@@ -31,6 +31,10 @@ pub enum Value {
     Multiple(f64),
     /// The cost of a batch by which another statistic counts.
     Cost(Cost),
+    /// The name of a thing.
+    Name(String),
+    /// The contents of batches by each of several budgets.
+    Budgets(Vec<BudgetFill>),
     /// No value: the plan has no such statistic.
     Absent,
 }
@@ -43,6 +47,8 @@ impl fmt::Display for Value {
             Self::Correlation(number) => format!("{number:+.3}"),
             Self::Multiple(number) => format!("{number:.2}"),
             Self::Cost(cost) => cost.to_string(),
+            Self::Name(name) => name.clone(),
+            Self::Budgets(budgets) => name_fills(budgets),
             Self::Absent => "-".to_owned(),
         };
         formatter.pad(&text)
@@ -50,8 +56,8 @@ impl fmt::Display for Value {
 }
 
 impl Stats {
-    /// The statistics with their meanings, in the order of the fields. Statistics of chunks are left out if there are
-    /// none.
+    /// The statistics with their meanings, in the order of the fields. Statistics of budgets and of chunks are left out if
+    /// there are none.
     ///
     /// ```
     /// use batchloom::Plan;
@@ -113,10 +119,28 @@ impl Stats {
             ),
             ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
         ];
+        let of_budgets = self.budgets.as_ref().map(name_budget_stats);
+        let all = all.into_iter().chain(of_budgets.into_iter().flatten());
         let of_chunks = self.chunks.map(|chunks| name_chunk_stats(&chunks));
-        let all = all.into_iter().chain(of_chunks.into_iter().flatten());
+        let all = all.chain(of_chunks.into_iter().flatten());
         all.map(|(name, value, meaning)| Statistic { name, value, meaning }).collect()
     }
+}
+
+/// The statistics of budgets, with their meanings.
+fn name_budget_stats(stats: &BudgetStats) -> [(&'static str, Value, &'static str); 4] {
+    [
+        ("budgets", Value::Budgets(stats.budgets.clone()), "how full batches are by each budget"),
+        ("binding", Value::Name(stats.binding.clone()), "the budget of which batches are fullest"),
+        ("binding_fill", Value::Share(stats.binding_fill), "how full batches are by that budget"),
+        ("lp_bound", Value::Count(stats.lp_bound), "batches that the same samples need at least"),
+    ]
+}
+
+/// How full batches are by each budget, as people read it.
+fn name_fills(budgets: &[BudgetFill]) -> String {
+    let fills = budgets.iter().map(|budget| format!("{} {:.1}%", budget.name, budget.fill * 100.0));
+    fills.collect::<Vec<_>>().join(", ")
 }
 
 /// The statistics of chunks, with their meanings.

@@ -109,7 +109,8 @@ class ChunkDataset(ChunkedDataset):
             tuple or a dict of arrays, or of whatever a :class:`SequenceDataset` takes as a field (Arrow lists, lists of
             arrays, values with offsets). An Arrow record batch, a table or a frame stands for a dict of its columns.
             The arrays have memory of their own.
-        lengths: The size of each sample, where samples differ in size: numbers to sort, count and budget by.
+        lengths: The size of each sample, where samples differ in size: numbers to sort, count and budget by. Or a dict
+            of sizes by name, for rules with several budgets: rules sort by the first, which is the length of arrays.
         columns: The names of the fields that are as long as the size of their sample; places, for samples that are
             tuples. ``None`` for all with at least one dimension.
         chunks_open: The number of chunks whose samples are mixed at a time; 16 unless ``memory`` decides it.
@@ -363,7 +364,7 @@ class ChunkSamples(OnDemandSamples[ChunkSource]):
         return super().late_schema(columns, nesting)
 
     def _make_chunk_engine(self) -> _native.Dataset:
-        lengths = None if self.own_sizes is None else _native.borrow(self.own_sizes, "lengths")
+        lengths = None if self.own_sizes is None else self.own_sizes.borrow()
         fields = None if self.options.columns is None else self._variable
         sizes = _native.borrow(self.source.sizes, "sizes")
         skips = self.options.on_error == "skip"

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy
 from batchloom.arguments import answer_unknown_keywords, caller, choice
 from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
@@ -19,7 +18,7 @@ from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, SampleError, many
-from batchloom.samples.sizes import Sizes
+from batchloom.samples.sizes import NamedSizes, Sizes
 
 ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")
@@ -57,7 +56,8 @@ class MapDataset(Dataset[Any]):
             call.
         fn: Makes a sample of an item; ``None`` if items are samples. Its result must have memory of its own, as it is
             kept until its batch is formed.
-        sizes: The size of each sample: numbers to sort, count and budget by.
+        sizes: The size of each sample: numbers to sort, count and budget by. Or a dict of sizes by name, for rules with
+            several budgets: rules sort by the first, which is the length of arrays.
         key: A function that returns the size of an item, instead of ``sizes``. It is called for each item once, when
             the dataset is made.
         columns: The names of the fields that are as long as the size of their sample; places, for samples that are
@@ -191,10 +191,11 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
         sources = [part.source for part in parts]
+        sizes = [named for part in parts if (named := part.named_sizes()) is not None]
         return MapDataset(
             JoinedItems([(part.source.items, part.list_selected()) for part in parts]),
             JoinedFunction([(each.fn, each.takes_rng) for each in sources], source),
-            sizes=None if self.own_sizes is None else numpy.concatenate([part.sizes() for part in parts]),
+            sizes=NamedSizes.join(sizes) if sizes else None,
             columns=options.columns,
             on_error=options.on_error,
             workers=options.workers,
@@ -214,7 +215,7 @@ def one_by_one(dataset: Dataset[Any]) -> MapDataset:
             f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
             "expected slots of single fields, as in fields={'x': bl.Field(slot=...)}, or a MapDataset"
         )
-    sizes = dataset.sizes if isinstance(dataset, SequenceDataset) else None
+    sizes = dataset.named_sizes() if isinstance(dataset, SequenceDataset) else None
     return MapDataset(dataset, sizes=sizes)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import batchloom._native as _native
-import numpy
 from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.field_names import LateFieldNames
 from batchloom.collate.schema import BOUNDARIES, LONGEST, MARKS, Column, Columns, Schema
@@ -17,7 +16,7 @@ from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.source import SampleSource
 from batchloom.dataset.samples import Memory, Recipe, Samples, override
 from batchloom.errors import ArgumentError
-from batchloom.samples.sizes import Sizes, check_sizes
+from batchloom.samples.sizes import NamedSizes, Sizes, read_named_sizes
 
 if TYPE_CHECKING:
     from batchloom.collate.fields import Fields
@@ -52,7 +51,7 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     Attributes:
         source: The source.
-        own_sizes: The sizes of all samples of the source; ``None`` if all count the same.
+        own_sizes: The sizes of all samples of the source, with their names; ``None`` if all count the same.
         options: The options by which samples are read.
 
     Raises:
@@ -61,13 +60,12 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     """
 
     location = ON_DEMAND
+    sizes_name = "sizes"
 
     def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
         self._variable = self._name_variable(LateFieldNames())
-        self.own_sizes: Sizes | None = (
-            None if sizes is None else numpy.array(check_sizes(sizes, "sizes", samples=len(source)))
-        )
+        self.own_sizes = read_named_sizes(sizes, self.sizes_name, len(source))
         if self.own_sizes is None and self.options.columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
         self._reader = SampleReader(source)
@@ -86,8 +84,13 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     @override
     def sizes(self) -> Sizes | None:
+        named = self.named_sizes()
+        return None if named is None else named.first
+
+    @override
+    def named_sizes(self) -> NamedSizes | None:
         chosen = self.list_selected()
-        return self.own_sizes if self.own_sizes is None or chosen is None else self.own_sizes[chosen]
+        return self.own_sizes if self.own_sizes is None or chosen is None else self.own_sizes.select(chosen)
 
     def sample(self, sample: int) -> Any:
         """Return one sample, which is read now: with the random numbers of epoch 0 of seed 0."""
@@ -119,7 +122,10 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         with_frameworks = tuple(
             Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True)
         )
-        further = [name for name, _ in columns[own:]]
+        further, nested = [name for name, _ in columns[own:]], self.extras.nested(columns)
+        if nested is not None:
+            place = nested.place - own
+            further[place : place + len(nested.keys)] = [nested.name]
         # Samples of which no field varies are not packed.
         are_packed = BOUNDARIES in further or not self.extras.holds(BOUNDARIES)
         longest = self.extras.longest_after(own) if are_packed else None
@@ -127,7 +133,9 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
             further.insert(longest - own, LONGEST)
         build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
         ragged = self.own_sizes is not None
-        return Schema(with_frameworks, named=structure.is_named, ragged=ragged, build=build, longest=longest)
+        return Schema(
+            with_frameworks, named=structure.is_named, ragged=ragged, nested=nested, build=build, longest=longest
+        )
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
@@ -161,7 +169,7 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
     ) -> _native.Dataset:
         """Return the samples as the engine sees them, which ``reader`` reads, here or in processes."""
-        sizes = None if self.own_sizes is None else _native.borrow(self.own_sizes, "sizes")
+        sizes = None if self.own_sizes is None else self.own_sizes.borrow()
         fields = None if self.options.columns is None else self._variable
         skips = self.options.on_error == "skip"
         dataset = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)

@@ -85,6 +85,8 @@ pub struct MapDatasetBuilder {
     reader: Arc<dyn Reader>,
     samples: u64,
     sizes: Option<Vec<u32>>,
+    /// The names of these sizes, and sizes with other names.
+    named_sizes: Vec<(String, Option<Vec<u32>>)>,
     variable: Option<Vec<String>>,
     on_error: OnError,
     in_chunks: Option<InChunks>,
@@ -111,6 +113,7 @@ impl MapDataset {
             reader,
             samples,
             sizes: None,
+            named_sizes: Vec::new(),
             variable: None,
             on_error: OnError::Raise,
             in_chunks: None,
@@ -155,6 +158,20 @@ impl MapDatasetBuilder {
         self
     }
 
+    /// Gives these sizes a name, for [`Budgets`](crate::batching::Budgets).
+    #[must_use]
+    pub fn size_name(mut self, name: impl Into<String>) -> Self {
+        self.named_sizes.push((name.into(), None));
+        self
+    }
+
+    /// Adds further sizes with a name, where there are [`sizes`](Self::sizes): patches beside tokens.
+    #[must_use]
+    pub fn named_sizes(mut self, name: impl Into<String>, sizes: Vec<u32>) -> Self {
+        self.named_sizes.push((name.into(), Some(sizes)));
+        self
+    }
+
     /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if
     /// there are sizes.
     #[must_use]
@@ -194,7 +211,7 @@ impl MapDatasetBuilder {
     /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than 5 chunks;
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
-        let Self { reader, samples, sizes, variable, on_error, in_chunks, memory } = self;
+        let Self { reader, samples, sizes, named_sizes, variable, on_error, in_chunks, memory } = self;
         if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
             return Err(BatchingCause::SizesLength { found: count, samples }.into());
@@ -206,7 +223,13 @@ impl MapDatasetBuilder {
             }
             (in_chunks, _) => in_chunks,
         };
-        let (sizes, selection) = (sizes.map(Sizes::new), None);
+        let named = |sizes: Vec<u32>| {
+            named_sizes.into_iter().try_fold(Sizes::new(sizes), |sizes, (name, given)| match given {
+                None => sizes.named(name),
+                Some(given) => sizes.with(name, given),
+            })
+        };
+        let (sizes, selection) = (sizes.map(named).transpose()?, None);
         Ok(MapDataset { reader, samples, sizes, variable, on_error, in_chunks, selection })
     }
 }

@@ -55,12 +55,20 @@ pub struct SequenceDataset {
     concatenates: bool,
 }
 
+/// Sizes that are given with a name: numbers, or the lengths of a field.
+#[derive(Clone)]
+enum Named {
+    Sizes(Vec<u32>),
+    Lengths(String),
+}
+
 /// The fields of a [`SequenceDataset`].
 #[derive(Clone, Default)]
 pub struct SequenceDatasetBuilder {
     names: Vec<String>,
     fields: Vec<Field>,
     sizes: Option<Vec<u32>>,
+    named_sizes: Vec<(String, Named)>,
     own_lengths: OwnLengths,
     size_of: SizeOf,
     concatenates: bool,
@@ -112,6 +120,21 @@ impl SequenceDatasetBuilder {
     #[must_use]
     pub fn sizes(mut self, sizes: Vec<u32>) -> Self {
         self.sizes = Some(sizes);
+        self
+    }
+
+    /// Adds sizes with a name, for [`Budgets`](crate::batching::Budgets): the patches of images beside tokens. The lengths
+    /// of a variable field have the name of the field, without this.
+    #[must_use]
+    pub fn named_sizes(mut self, name: impl Into<String>, sizes: Vec<u32>) -> Self {
+        self.named_sizes.push((name.into(), Named::Sizes(sizes)));
+        self
+    }
+
+    /// Gives the lengths of a variable field another name, for [`Budgets`](crate::batching::Budgets).
+    #[must_use]
+    pub fn named_lengths(mut self, name: impl Into<String>, field: impl Into<String>) -> Self {
+        self.named_sizes.push((name.into(), Named::Lengths(field.into())));
         self
     }
 
@@ -221,6 +244,39 @@ impl SequenceDatasetBuilder {
         (0..samples).map(size).collect()
     }
 
+    /// The sizes with their names: of variable fields, and those that were given.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if a name is given twice; [`Kind::Data`](crate::Kind::Data) if there is
+    /// not one size for each sample or a length is not below 2^32.
+    fn name_sizes(&self, mut sizes: Sizes, guide: usize, own_sizes: bool) -> Result<Sizes> {
+        let mut found: Vec<(Option<usize>, Arc<[u32]>)> = Vec::new();
+        for (place, (name, field)) in self.names.iter().zip(&self.fields).enumerate() {
+            let Field::Variable(sequences) = field else { continue };
+            let lengths = self.own_lengths.place(name);
+            let is_shared = place == guide || lengths.is_none();
+            if is_shared && own_sizes {
+                sizes = sizes.named(name)?;
+                continue;
+            }
+            let known = found.iter().position(|(of, _)| *of == lengths);
+            if known.is_none() {
+                found.push((lengths, lengths_of(sequences)?));
+            }
+            let (_, lengths) = &found[known.unwrap_or(found.len() - 1)];
+            sizes = sizes.with_lengths(name, Arc::clone(lengths))?;
+        }
+        for Shared { name, fields } in self.own_lengths.iter() {
+            if let Some(field) = fields.first().filter(|_| !self.names.contains(name)) {
+                sizes = sizes.with_alias(name, field)?;
+            }
+        }
+        self.named_sizes.iter().try_fold(sizes, |sizes, (name, given)| match given {
+            Named::Sizes(given) => sizes.with(name, given.as_slice()),
+            Named::Lengths(field) => sizes.with_alias(name, field),
+        })
+    }
+
     /// Builds the dataset.
     ///
     /// # Errors
@@ -228,7 +284,7 @@ impl SequenceDatasetBuilder {
     /// [`Kind::Data`](crate::Kind::Data) if there are no fields or none varies in length, if a name is given twice, if
     /// an array is a scalar, if fields differ in their number of samples or in the lengths of one, or if there is not
     /// one size for each sample; [`Kind::Memory`](crate::Kind::Memory).
-    pub fn build(self) -> Result<SequenceDataset> {
+    pub fn build(mut self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
             Field::Fixed(rows) => rows.shape().first().copied(),
             Field::Variable(sequences) => Some(sequences.len()),
@@ -255,7 +311,7 @@ impl SequenceDatasetBuilder {
         };
         memory::require_each(samples, 2 * (varying + 1) * size_of::<u32>())?;
         let given = match own.is_empty() || self.sizes.is_some() {
-            true => self.sizes,
+            true => self.sizes.take(),
             false => Some(self.sizes_of_own(guide, samples)?),
         };
         let own_sizes = given.is_none();
@@ -274,6 +330,7 @@ impl SequenceDatasetBuilder {
             }
             (None, Field::Fixed(_)) => return Err(DatasetCause::NotVariable.into()),
         };
+        let sizes = self.name_sizes(sizes, guide, own_sizes)?;
         Ok(SequenceDataset {
             names: self.names,
             fields: self.fields.into(),
@@ -318,7 +375,7 @@ impl SequenceDataset {
     /// The same dataset with at most `most` elements of each sample: the first ones, or random ones.
     pub(super) fn at_most(mut self, most: u32, subsamples: bool) -> Self {
         let most: Vec<u32> = self.sizes.as_slice().iter().map(|&size| size.min(most)).collect();
-        self.sizes = Sizes::new(most);
+        self.sizes = self.sizes.replaced(most);
         self.subsamples = subsamples;
         self
     }
@@ -467,6 +524,15 @@ impl SequenceDataset {
     }
 }
 
+/// The number of elements of each sample.
+fn lengths_of(sequences: &Sequences) -> Result<Arc<[u32]>> {
+    let length = |sample: usize| {
+        let size = sequences.sizes_of(sample).map(u64::from).fold(1, u64::saturating_mul);
+        u32::try_from(size).map_err(|_| DatasetCause::OwnSize { sample: sample as u64, size }.into())
+    };
+    (0..sequences.len()).map(length).collect()
+}
+
 /// The form of one field, concatenated or padded.
 fn form(name: &str, field: &Field, packs: bool, options: &CollateOptions) -> Result<Arc<dyn Form>> {
     let sequences = match field {
@@ -501,7 +567,7 @@ impl Kind for SequenceDataset {
     }
 
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
-        if !self.own_sizes && rule.limit().is_some() {
+        if !self.own_sizes && rule.limit(Some(&self.sizes)).is_some() {
             return Err(match self.own_lengths.iter().next() {
                 Some(Shared { name, .. }) => {
                     DatasetCause::OwnLengthsCut { rule: rule.name(), name: name.clone() }.into()

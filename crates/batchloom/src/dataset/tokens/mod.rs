@@ -18,8 +18,8 @@ use super::collation::{CollateOptions, Collation, Index};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule};
-use crate::collate::{Form, TokenField, Tokens};
-use crate::dataset::error::SelectionCause;
+use crate::collate::{Form, StreamMask, TokenField, Tokens};
+use crate::dataset::error::{MaskCause, SelectionCause};
 use crate::named::named;
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
 use crate::{ChunkedTensor, DType, Result, Tensor, memory};
@@ -459,7 +459,7 @@ impl Kind for TokenDataset {
             offset: self.offset((seed, epoch)),
             are_shorter: self.tail == Tail::Short,
         };
-        let shorter_from = pieces.shorter_from();
+        let (shorter_from, masked) = (pieces.shorter_from(), pieces.clone());
         let fields = [
             ("input_ids", TokenField::Inputs, true),
             ("labels", TokenField::Labels, true),
@@ -472,7 +472,15 @@ impl Kind for TokenDataset {
         let forms = wanted.map(|(name, field, _)| (name.to_owned(), form(field))).collect();
         let documents = self.extras != TokenExtras::default();
         let collation = Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })?;
-        Ok(Collation { shorter_from, ..collation })
+        let collation = Collation { shorter_from, ..collation };
+        let Some(mask) = &options.block_mask else { return Ok(collation) };
+        if let Some(field) = mask.prefix_field() {
+            return Err(MaskCause::PrefixOfStream { field: field.to_owned() }.into());
+        }
+        let shared = Arc::new(mask.clone());
+        collation.with_mask_forms(mask, |part| {
+            Arc::new(StreamMask { mask: Arc::clone(&shared), pieces: masked.clone(), part })
+        })
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
