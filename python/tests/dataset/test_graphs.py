@@ -16,7 +16,8 @@ from refusals import refused
 EDGES = {"edges": ("edge_index", "edge_attr")}
 FIELDS = {"edge_index": bl.Field(offset_by="x")}
 BUDGET = 24
-RULES = (bl.FixedSize(4), bl.LengthBuckets(3), bl.TokenBudget(BUDGET), bl.Packing(BUDGET))
+BUDGETS = {"x": 12, "edges": 20}
+RULES = (bl.FixedSize(4), bl.LengthBuckets(3), bl.TokenBudget(BUDGET), bl.Packing(BUDGET), bl.Packing(BUDGETS))
 # Batches are formed in memory, and on a device as well.
 WAYS = ({}, {"device": "cpu", "resident": False}, {"output": "numpy"})
 
@@ -52,7 +53,11 @@ def test_batches_of_graphs_are_those_of_the_definition(graphs, rule, of, shuffle
             [graph.x for graph in members], [graph.edge_attr for graph in members]
         ))  # fmt: skip
         bounded = {"max": max(nodes, edges), "sum": nodes + edges, "x": nodes}.get(of, edges)
-        assert not hasattr(rule, "max_tokens") or bounded <= BUDGET
+        if rule == bl.Packing(BUDGETS):
+            assert nodes <= BUDGETS["x"]
+            assert edges <= BUDGETS["edges"]
+        elif hasattr(rule, "max_tokens"):
+            assert bounded <= BUDGET
         seen += batch["index"].tolist()
     assert sorted(seen) == list(range(len(graphs)))
 
