@@ -213,7 +213,7 @@ impl Dataset {
         variable: Option<Vec<String>>,
         skips: bool,
     ) -> PyResult<Self> {
-        map::on_demand(reader, processes, whole, samples, sizes, variable, skips)
+        map::on_demand(reader, processes, whole, samples, sizes.as_ref(), variable, skips)
     }
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.
@@ -227,7 +227,7 @@ impl Dataset {
         chunks_open: Option<u64>,
         memory: Option<u64>,
     ) -> PyResult<Self> {
-        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open, memory)
+        chunks::in_chunks(reader, chunk_sizes, lengths.as_ref(), variable, skips, chunks_open, memory)
     }
 
     /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.
