@@ -204,6 +204,7 @@ impl Dataset {
     /// Samples that an object of Python makes on demand, in threads of the engine or (`remote`) in processes: see
     /// batchloom/dataset/map/map_dataset.py.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn on_demand(
         reader: Py<PyAny>,
         processes: Option<Py<Processes>>,
@@ -218,6 +219,7 @@ impl Dataset {
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn in_chunks(
         reader: chunks::ChunkObject,
         chunk_sizes: &Tensor,
