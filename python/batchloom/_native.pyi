@@ -150,9 +150,11 @@ class Rule:
 @final
 class Sequences:
     @staticmethod
-    def from_offsets(field: str, values: Tensor | ChunkedTensor, offsets: Tensor) -> Sequences: ...
+    def from_offsets(field: str, values: Tensor | ChunkedTensor, offsets: Tensor, is_guessed: bool) -> Sequences: ...
     @staticmethod
-    def from_shapes(field: str, values: Tensor, shapes: Tensor) -> Sequences: ...
+    def from_shapes(field: str, values: Tensor, shapes: Tensor, dim: int | None) -> Sequences: ...
+    @property
+    def varying(self) -> list[int]: ...
     @property
     def frame(self) -> list[int | None]: ...
     @property
@@ -176,8 +178,9 @@ class Dataset:
         fields: Sequence[tuple[str, Sequences | Tensor | ChunkedTensor]],
         own: Tensor | None,
         named: Sequence[tuple[str, Tensor | str]],
-        own_lengths: list[str],
+        own_lengths: list[tuple[str, list[str]]],
         size_of: str,
+        concatenated: bool,
     ) -> Dataset: ...
     @staticmethod
     def on_demand(
@@ -503,6 +506,7 @@ class Loader:
         pad_edges: list[str] = ...,
         left_out: list[str] = ...,
         loss: str | None = ...,
+        offset_by: list[tuple[str, str]] = ...,
         block_mask: tuple[str, int | None, str | None, int, bool] | None = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...

@@ -129,6 +129,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         **_stand_for("horizon of a WindowDataset", "horizon", "pred_len", "prediction_length"),
         **_stand_for("max_rows of a GroupDataset", "max_rows", "slate_length"),
         **_stand_for("fn of a MapDataset", "transform", "fn"),
+        **_stand_for("own_lengths of a SequenceDataset", "own_lengths"),
+        **_stand_for('fields={"edge_index": bl.Field(offset_by="x")}', "follow_batch", "offset_by"),
         **_stand_for("extras", "return_lengths", "return_attention_mask", "remove_unused_columns"),
     },
     "Plan": _PLANS,

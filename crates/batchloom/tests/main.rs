@@ -28,6 +28,7 @@ mod draws;
 mod errors;
 #[cfg(all(feature = "npy", feature = "safetensors"))]
 mod files;
+mod graphs;
 mod groups;
 mod index_table;
 mod iterators;

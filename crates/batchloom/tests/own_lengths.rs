@@ -1,6 +1,8 @@
 //! Fields with lengths of their own: each padded to its own longest, with its own mask; budgets count what `SizeOf` says.
 
-use batchloom::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget};
+use batchloom::batching::{
+    CostModel, CostOptimal, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget,
+};
 use batchloom::dataset::{Sequences, SizeOf};
 use batchloom::loader::{Batch, PadSide};
 use batchloom::{Kind, Loader, SequenceDataset, Tensor};
@@ -154,6 +156,14 @@ fn what_makes_no_sense_is_refused() {
     refused(unknown.build(), Kind::Argument, &["own_lengths", "of other", "source", "target"]);
     let table = Loader::builder(builder(&["target"]).build().unwrap()).index_table(true);
     refused(table.build(), Kind::Argument, &["own_lengths", "index tables"]);
-    let packed = Loader::builder(builder(&["target"]).build().unwrap()).rule(Packing::new(8).unwrap());
-    refused(packed.build(), Kind::Argument, &["own_lengths", "Packing", "target"]);
+    let split = Packing::new(8).unwrap().oversize(PackedOversize::Split);
+    let packed = Loader::builder(builder(&["target"]).build().unwrap()).rule(split);
+    refused(packed.build(), Kind::Argument, &["own_lengths", "Packing", "target", "parts", "oversize"]);
+    let shared =
+        |name: &str, fields: &[&str]| builder(&[]).shared_lengths(name, fields.iter().copied()).build();
+    refused(shared("source", &["target"]), Kind::Argument, &["own_lengths", "source", "name"]);
+    refused(shared("pairs", &[]), Kind::Argument, &["own_lengths", "pairs", "at least one field"]);
+    let differing = builder(&[]).variable("other", sequences("other", &[1, 2], 0));
+    let differing = differing.shared_lengths("pairs", ["other", "target"]).build();
+    refused(differing, Kind::Data, &["sample 0", "field other", "field target"]);
 }

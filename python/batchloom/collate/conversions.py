@@ -46,6 +46,7 @@ class Conversions:
         padded: dict[str, bytes],
         stored: dict[str, bytes],
         numbers: list[tuple[str | None, float]],
+        offset: Collection[str] = (),
         *,
         has_bans: bool,
     ) -> EngineFields:
@@ -56,6 +57,7 @@ class Conversions:
             padded: The elements that pad fields, in the types of batches.
             stored: The same elements in the types of the data; empty where a type does not hold one.
             numbers: The numbers that pad fields whose types only the engine knows.
+            offset: The fields of indices, to which the engine adds offsets in the types of batches.
             has_bans: ``True`` if samples may be banned, whose places the engine clears.
         """
         if blocks.index_table or not self.each:
@@ -64,6 +66,7 @@ class Conversions:
             name: conversion
             for name, conversion in self.each.items()
             if blocks.converts
+            and name not in offset
             and _is_best_stored(conversion, name in padded, name in stored)
             # A place that was cleared has to stay so.
             and not (has_bans and any(conversion.mean))

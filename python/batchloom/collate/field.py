@@ -78,13 +78,22 @@ class Field:
             samples; a longer sample is an error. It stands for the slot ``bl.Pad(to=pad_to)`` on the ``pad_side`` of
             the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
             count and budget.
+        offset_by: The elements that the integers of the field count, in batches that concatenate samples: the name of
+            a field of samples that differ in size, or of sizes that fields share. Each integer gets the number of such
+            elements in the samples before its own: ``bl.Field(offset_by="x")`` for the ``edge_index`` of graphs with
+            nodes ``x``. Batches then also hold ``batch`` (int64, ``[elements]``), the number of each element's sample
+            from 0, and ``ptr`` (int64, ``[samples + 1]``), the place where each sample begins. A field of one shape may
+            hold indices too, as the root of each tree. Offsets are added after ``dtype``; a sum that the type does not
+            hold is an error of its batch. The zeros of a banned sample are offset too, so they are its own first
+            element. Indices are offset in memory, so a device does not gather such data.
 
     The mask and the lengths of a batch describe the fields without slots. Where all fields that they describe have
     slots, they have the shape of the slots of the first field: ``lengths`` counts the elements that are data. (A
     function with a shape of its own hides which elements are data: mask and lengths then describe samples.)
 
     Raises:
-        ArgumentError: ``slot`` is no way to a slot, ``pad_to`` is given beside it, or ``pad`` is another text.
+        ArgumentError: ``slot`` is no way to a slot, ``pad_to`` is given beside it, ``pad`` is another text, or
+            ``offset_by`` is no text.
     """
 
     dtype: DType | None = None
@@ -94,9 +103,12 @@ class Field:
     slot: SlotWay | Callable[[Any, Any], None] | None = None
     pad: PadValue | None = None
     pad_to: int | Sequence[int] | None = None
+    offset_by: str | None = None
 
     def __post_init__(self) -> None:
         _require_pad("pad", self.pad)
+        if self.offset_by is not None and not isinstance(self.offset_by, str):
+            raise ArgumentError(f"offset_by is {self.offset_by!r}; expected the name of a field, as 'x'")
         if self.pad_to is not None:
             if self.slot is not None:
                 raise ArgumentError(f"slot and pad_to={self.pad_to} are both given; expected slot=bl.Pad(to=...)")
@@ -232,6 +244,12 @@ class FieldOptions:
                 f"collate is {self.collate!r}; expected a function of a list of samples. The slots of single fields "
                 'are theirs: fields={"audio": bl.Field(slot=bl.Pad(multiple_of=160))}'
             )
+
+    @property
+    def has_offsets(self) -> bool:
+        """``True`` if a field holds indices that are offset."""
+        given = self.fields.values() if isinstance(self.fields, Mapping) else [self.fields]
+        return any(getattr(field, "offset_by", None) is not None for field in given)
 
     def _refuse_dicts(self) -> None:
         """Refuse values by field, which ``fields`` takes."""

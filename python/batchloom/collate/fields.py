@@ -61,6 +61,7 @@ class Fields:
         side: The side of padding.
         whole: The function that makes whole batches; ``None`` where the engine does.
         loss: The loss, if batches hold the weight of each label in it.
+        offset_by: The fields of indices, and what they count.
         block_mask: The mask of attention, if batches hold its blocks.
         slots: The slots of fields, as the engine takes them.
         namer: Names fields by the keys of arguments.
@@ -88,6 +89,7 @@ class Fields:
         ways = {name: field.way(self.side) for name, field in given.items()}
         self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
         self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
+        self.offset_by = [(name, field.offset_by) for name, field in given.items() if field.offset_by is not None]
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
         # Fields of samples on demand are known with the first block.
         self._padded = self._find_padded()
@@ -130,7 +132,8 @@ class Fields:
         if blocks.converts and self.conversions:
             with suppress(ArgumentError):
                 stored = self._pad_values({})
-        return self._conversions.for_engine(blocks, padded, stored, self._pad_numbers(), has_bans=has_bans)
+        offset = {name for name, _ in self.offset_by}
+        return self._conversions.for_engine(blocks, padded, stored, self._pad_numbers(), offset, has_bans=has_bans)
 
     def collate_options(self, names: list[str], engine: EngineFields) -> CollateOptions:
         """Return the options of a device that makes batches.

@@ -22,6 +22,9 @@ MARKS = ("index", "weight")
 # The extras of batches with a loss: the weight of each label, and the number that the loss is divided by.
 LOSS_EXTRAS = ("loss_weight", "loss_denominator")
 
+# The extras of packed batches with indices that are offset: each element's sample, and where samples begin.
+OWNERS = ("batch", "ptr")
+
 # The label that losses ignore.
 IGNORED = -100
 

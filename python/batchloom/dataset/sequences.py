@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import answer_unknown_keywords
+from batchloom.arguments import U32, answer_unknown_keywords, choice, integer
 from batchloom.arrays.field import BorrowedArray
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
@@ -17,6 +17,7 @@ from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.object_field import ObjectField
 from batchloom.dataset.on_device import SamplesOnDevice
+from batchloom.dataset.own_lengths import OwnLengths, list_fields, read_own_lengths
 from batchloom.dataset.samples import Recipe, override
 from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
 from batchloom.dataset.variable import Variable
@@ -67,9 +68,11 @@ class SequenceDataset(Dataset[Dicts]):
 
     - *padded* (all rules but ``Packing``): a dict of the fields, variable ones ``[samples, length, ...]``, plus
       ``attention_mask`` (bool, ``[samples, length]``, True at data), ``lengths`` and ``index`` (int64, ``[samples]``).
-    - *packed* (``Packing``): a dict of the fields, variable ones concatenated ``[elements, ...]``, plus
-      ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
-      ``segment_ids`` (int32, from 1), both ``[elements]``, and ``index`` (int64, ``[samples]``).
+    - *packed* (``Packing``, and all rules with ``layout="concatenated"``): a dict of the fields, variable ones
+      concatenated ``[elements, ...]``, plus ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen``
+      (an int), ``position_ids`` (int64) and ``segment_ids`` (int32, from 1), both ``[elements]``, and ``index`` (int64,
+      ``[samples]``). Samples ``[80, time]``, which differ in their second dimension, are concatenated along it:
+      ``[80, elements]``.
     - *in rows* (``Packing(..., rows=)``): the same entries, each with one shape for all batches: ``[rows, max_tokens]``
       for what is ``[elements]``, padded with zeros or ``pad_value`` (``labels`` with -100), ``index`` ``[rows,
       max_samples]`` with -1 for no sample, ``cu_seqlens`` ``[rows, max_samples + 1]``, which counts from the start of
@@ -81,8 +84,14 @@ class SequenceDataset(Dataset[Dicts]):
 
     Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
     its own longest, and batches also hold ``{field}_mask`` and ``{field}_lengths`` for it; ``attention_mask`` and
-    ``lengths`` are those of the fields that share their sizes. Such samples are padded whole: ``Packing``, and rules
-    that truncate, are refused.
+    ``lengths`` are those of the fields that share their sizes. In packed batches each is concatenated, and batches hold
+    ``{field}_offsets`` for it (int64, ``[samples + 1]``, begins with 0), while ``cu_seqlens`` is of the fields that
+    share their sizes. Fields that differ from the rest, but not from each other, are named together: the edges of
+    graphs are ``own_lengths={"edges": ("edge_index", "edge_attr")}``, and batches hold one ``edges_offsets``. Samples
+    with such fields stay whole: rules that truncate or split are refused.
+
+    Indices of nodes, as ``edge_index`` has them, count the nodes of their own sample. ``bl.Field(offset_by="x")`` lets
+    them count those of the batch.
 
     Args:
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns. More fields may have
@@ -92,12 +101,18 @@ class SequenceDataset(Dataset[Dicts]):
             sizes by name, for rules with several budgets, as ``{"patches": patches}``: one number for each sample, or
             the name of the field that has these lengths. Fields that vary in length need none: a budget has the name of
             the field.
-        own_lengths: The names of variable fields with other sizes than the rest.
+        own_lengths: The names of variable fields with other sizes than the rest; or a dict that names sizes, each of
+            one field or of several fields that share them. A budget may have such a name, too.
+        layout: ``"padded"``, or ``"concatenated"`` for batches of every rule without padding. ``Packing`` concatenates
+            in any case.
+        dim: The dimension in which samples of a field vary, by the name of the field: ``{"edge_index": 1}``. Without
+            it, a field varies in the dimensions in which some samples differ, or in the first if all have one shape.
         of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
             is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
             together: a budget bounds the longest sum times the number of samples, and a batch may hold more, where one
-            sample has the longest source and another the longest target. The name of a field stands for its size: a
-            budget bounds its padded elements, and no other.
+            sample has the longest source and another the longest target. The name of a field, or of sizes that fields
+            share, stands for its size: a budget bounds its padded elements, and no other. Of packed batches, a budget
+            bounds the elements of each field, of all fields, or of one.
 
     Raises:
         ArgumentError: A name that batches use themselves, or an object that is no table.
@@ -115,17 +130,20 @@ class SequenceDataset(Dataset[Dicts]):
         /,
         *,
         sizes: Any = None,
-        own_lengths: Sequence[str] = (),
+        own_lengths: Sequence[str] | Mapping[str, str | Sequence[str]] = (),
         of: str = "max",
+        layout: str = "padded",
+        dim: Mapping[str, int] | None = None,
         **fields: Any,
     ) -> None:
         if table is None and not fields:
             raise DataError("the dataset has no fields; expected at least one sequence field, by name, or a table")
-        names = _names(own_lengths)
-        columns = {} if table is None else read_table(table, names)
+        layout = choice("layout", layout, ("padded", "concatenated"))
+        lengths, dims = read_own_lengths(own_lengths), _read_dims(dim)
+        columns = {} if table is None else read_table(table, list_fields(lengths), dims)
         for name in (name for name in fields if name in columns):
             raise ArgumentError(f"field {name} is a column of the table, and is given by name; expected one of them")
-        self._samples = _rebuild(fields, sizes, names, of, columns)
+        self._samples = _rebuild(fields, sizes, lengths, of, layout, dims, {}, columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,12 +163,22 @@ class SequenceDataset(Dataset[Dicts]):
     @property
     def own_lengths(self) -> tuple[str, ...]:
         """The names of the fields with other sizes than the rest."""
-        return tuple(self._samples.own_lengths)
+        return tuple(list_fields(self._samples.own_lengths))
+
+    @property
+    def layout(self) -> str:
+        """``"padded"``, or ``"concatenated"`` if batches of every rule are."""
+        return self._samples.layout
 
     @property
     def of(self) -> str:
         """The size of a sample with fields of other sizes: ``"max"``, ``"sum"`` or the name of a field."""
         return self._samples.of
+
+    @property
+    def dim(self) -> dict[str, int]:
+        """The dimension in which samples of a field vary, for the fields for which it was given."""
+        return dict(self._samples.dims)
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._samples.fields.values())
@@ -162,15 +190,19 @@ class SequenceSamples(StoredSamples):
 
     Attributes:
         fields: The fields by name.
-        own_lengths: The names of the fields with separate sizes.
+        own_lengths: The names of separate sizes, and the fields that share each of them.
         of: The size of a sample with such fields.
+        layout: The layout of batches.
+        dims: The dimensions in which samples of fields vary, where they were given.
     """
 
     has_next_tokens = True
 
-    def __init__(self, fields: Fields, sizes: Any, own_lengths: list[str], of: str) -> None:
-        self.own_lengths, self.of = own_lengths, of
-        self.fields = fields = use_attention_mask(fields, own_lengths)
+    def __init__(
+        self, fields: Fields, sizes: Any, own_lengths: OwnLengths, of: str, layout: str, dims: dict[str, int]
+    ) -> None:
+        self.own_lengths, self.of, self.layout, self.dims = own_lengths, of, layout, dims
+        self.fields = fields = use_attention_mask(fields, list_fields(own_lengths))
         self._require_free(fields)
         self._require_sequences()
         named = isinstance(sizes, Mapping)
@@ -184,7 +216,8 @@ class SequenceSamples(StoredSamples):
         further = [
             (name, each if isinstance(each, str) else _native.borrow(each, name)) for name, each in self._named.items()
         ]
-        self._engine = _native.Dataset.sequences(native, own, further, self.own_lengths, of)
+        concatenated = layout == "concatenated"
+        self._engine = _native.Dataset.sequences(native, own, further, self.own_lengths, of, concatenated)
         self._sizes = read_sizes(self._engine.sizes())
         arrays = (field for field in self.fields.values() if not isinstance(field, ObjectField))
         watched = (each for field in self.fields.values() if isinstance(field, ObjectField) for each in field.maps)
@@ -200,7 +233,7 @@ class SequenceSamples(StoredSamples):
             raise ArgumentError(
                 f"of is {of!r}, without fields in own_lengths: all have one size; expected both or none"
             )
-        extra = (*EXTRA, *(f"{name}_{what}" for name in self.own_lengths for what in ("mask", "lengths")))
+        extra = (*EXTRA, *(f"{name}_{what}" for name, _ in self.own_lengths for what in ("mask", "lengths")))
         for name in fields:
             if name in extra or (self.own_lengths and name in ("max", "sum")):
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
@@ -242,10 +275,17 @@ class SequenceSamples(StoredSamples):
         self._engine = self._engine.select(selection)
         self._sizes = read_sizes(self._engine.sizes())
 
+    @property
+    def _options(self) -> tuple[OwnLengths, str, str, dict[str, int], dict[str, int]]:
+        """The arguments of a recipe after fields and sizes."""
+        # Some of the samples may agree where all of them differ.
+        found = {name: field.dim for name, field in self.variable.items() if field.dim is not None}
+        return self.own_lengths, self.of, self.layout, self.dims, found
+
     @override
     def recipe(self) -> Recipe:
         sizes = self._named or None if self._own is None else self._own
-        return _rebuild, (self.given, sizes, self.own_lengths, self.of)
+        return _rebuild, (self.given, sizes, *self._options)
 
     @override
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -256,7 +296,7 @@ class SequenceSamples(StoredSamples):
         fields = {name: field.part(first, end) for name, field in self.fields.items()}
         named = {name: each if isinstance(each, str) else each[first:end] for name, each in self._named.items()}
         sizes = named or None if self._own is None else self._own[first:end]
-        return (_rebuild, (fields, sizes, self.own_lengths, self.of)), selection.cut(*selection.range)
+        return (_rebuild, (fields, sizes, *self._options)), selection.cut(*selection.range)
 
     @property
     @override
@@ -325,10 +365,15 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
 
     @override
     def why_not_gathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
-        own, objects = self.samples.own_lengths, self.samples.object_fields
+        own, objects = list_fields(self.samples.own_lengths), self.samples.object_fields
         if objects:
             return f"field {objects[0]} holds objects, which stay in memory"
-        return f"field {own[0]} has lengths of its own" if own else super().why_not_gathered(conversions)
+        if own:
+            return f"field {own[0]} has lengths of its own"
+        for name, field in self.samples.variable.items():
+            if self.samples.extras.is_packed and field.sequences.varying != [0]:
+                return f"field {name} is concatenated along dimension {field.sequences.varying[0]}"
+        return super().why_not_gathered(conversions)
 
     @override
     def collator(self, resident: Resident, options: CollateOptions) -> Collator:
@@ -346,6 +391,15 @@ class SequencesOnDevice(SamplesOnDevice[SequenceSamples]):
         return ragged.Ragged(fields, options, self.samples.extras.is_packed)
 
 
+def _read_dims(dim: Any) -> dict[str, int]:
+    """Return the dimensions in which samples of fields vary, by the names of fields."""
+    if dim is None:
+        return {}
+    if not isinstance(dim, Mapping) or not all(isinstance(name, str) for name in dim):
+        raise ArgumentError(f"dim is {dim!r}; expected dimensions by the names of fields, as {{'edge_index': 1}}")
+    return {name: integer(f"dim of field {name}", each, least=-U32) for name, each in dim.items()}
+
+
 def _read_named(given: Mapping[Any, Any]) -> dict[str, Sizes | str]:
     """Return further sizes by name: numbers, or the names of fields that have these lengths."""
     numbers = {name: each for name, each in given.items() if not isinstance(each, str)}
@@ -353,16 +407,34 @@ def _read_named(given: Mapping[Any, Any]) -> dict[str, Sizes | str]:
     return {name: checked.get(name, each) for name, each in given.items()}
 
 
-def _names(own_lengths: Any) -> list[str]:
-    """Return the names of fields; a single string names no field."""
-    if isinstance(own_lengths, str) or not all(isinstance(name, str) for name in own_lengths):
-        raise ArgumentError(f"own_lengths is {own_lengths!r}; expected names of fields, as ('target',)")
-    return list(own_lengths)
-
-
 def _rebuild(
-    fields: dict[str, Any], sizes: Any, own_lengths: list[str], of: Any, columns: Fields | None = None
+    fields: dict[str, Any],
+    sizes: Any,
+    own_lengths: OwnLengths,
+    of: Any,
+    layout: str,
+    dims: dict[str, int],
+    found: dict[str, int],
+    columns: Fields | None = None,
 ) -> SequenceSamples:
-    """Return the samples of fields, and of columns that were read."""
-    own_fields = {name: read_field(name, data) for name, data in fields.items()}
-    return SequenceSamples({**(columns or {}), **own_fields}, sizes, own_lengths, of)
+    """Return the samples of fields, and of columns that were read.
+
+    Args:
+        fields: The fields.
+        sizes: Numbers instead of sizes.
+        own_lengths: The names of separate sizes.
+        of: The size of a sample with such fields.
+        layout: The layout of batches.
+        dims: The dimensions that were given.
+        found: The dimensions that were found where these samples were some of more.
+        columns: The columns.
+    """
+    known = {**found, **dims}
+    read = {**(columns or {}), **{name: read_field(name, data, known.get(name)) for name, data in fields.items()}}
+    for name in dims:
+        if not isinstance(read.get(name), Variable):
+            differing = [name for name, field in read.items() if isinstance(field, Variable)]
+            raise ArgumentError(
+                f"dim names {name!r}; expected fields of samples that differ in size, some of {differing}"
+            )
+    return SequenceSamples(read, sizes, own_lengths, of, layout, dims)

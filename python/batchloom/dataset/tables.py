@@ -9,6 +9,7 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy
@@ -23,14 +24,21 @@ Array = numpy.ndarray[Any, Any]
 SequenceField = Variable | BorrowedArray
 Fields = dict[str, SequenceField]
 
+# No field with a dimension that is given.
+NO_DIMS: Mapping[str, int] = MappingProxyType({})
 # The field that marks the elements of samples.
 ATTENTION = "attention_mask"
 # Methods of columns that list their values as objects of Python.
 LISTS = ("to_pylist", "to_list", "tolist")
 
 
-def read_field(label: str, data: Any) -> SequenceField:
+def read_field(label: str, data: Any, dim: int | None = None) -> SequenceField:
     """Return the field that ``data`` stands for: sequences, an array with a row for each sample, or objects.
+
+    Args:
+        label: The name of the field.
+        data: Its samples.
+        dim: The dimension in which sequences vary; ``None`` for those in which they differ.
 
     Raises:
         DataError: Samples do not fit each other.
@@ -42,9 +50,9 @@ def read_field(label: str, data: Any) -> SequenceField:
         objects = read_objects(label, data)
         if objects is not None:
             return ObjectField(label, objects)
-        return variable(label, data) if is_ragged else borrow_field(label, as_array(label, data))
+        return variable(label, data, dim) if is_ragged else borrow_field(label, as_array(label, data))
     try:
-        return variable(label, data)
+        return variable(label, data, dim)
     except DTypeError:
         method = next((name for name in LISTS if hasattr(data, name)), None)
         objects = None if method is None else read_objects(label, getattr(data, method)())
@@ -53,7 +61,7 @@ def read_field(label: str, data: Any) -> SequenceField:
         return ObjectField(label, objects)
 
 
-def read_table(table: Any, own_lengths: Collection[str]) -> Fields:
+def read_table(table: Any, own_lengths: Collection[str], dim: Mapping[str, int] = NO_DIMS) -> Fields:
     """Return a field for each column of a table.
 
     Columns of lists are sequences. Where all lists of a column have one length, and other columns have other lengths,
@@ -62,13 +70,15 @@ def read_table(table: Any, own_lengths: Collection[str]) -> Fields:
     Args:
         table: A ``datasets.Dataset``, a frame of pandas, polars or Arrow, or a dict of columns.
         own_lengths: The names of fields with separate sizes.
+        dim: The dimension in which sequences of a column vary, where it is given.
 
     Raises:
         ArgumentError: It is another object.
     """
     is_hugging_face = hasattr(type(table), "with_format") and not isinstance(table, Mapping)
     columns = _columns_of_datasets(table) if is_hugging_face else _columns(table)
-    fields = use_attention_mask({name: read_field(name, column) for name, column in columns.items()}, own_lengths)
+    read = {name: read_field(name, column, dim.get(name)) for name, column in columns.items()}
+    fields = use_attention_mask(read, own_lengths)
     fields = _fix_other_lengths(fields, own_lengths)
     return {name: _widen(field) for name, field in fields.items()} if is_hugging_face else fields
 

@@ -13,7 +13,7 @@ from batchloom.arrays.chunked import ChunkedArray, borrow_field, over
 from batchloom.arrays.field import host
 from batchloom.arrays.frames import is_frame
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
-from batchloom.errors import DataError, DeviceError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, many
 from batchloom.samples.sizes import copy_offsets
 
 if TYPE_CHECKING:
@@ -29,9 +29,26 @@ class Variable:
         offsets: The first row of each sample, and the end of the last one.
         shapes: The shape of each sample, where they differ in more than the first dimension; else ``None``.
         sequences: The field as the engine sees it.
+
+    Args:
+        label: The name of the field.
+        values: The storage.
+        offsets: The first row of each sample, and the end of the last one.
+        shapes: The shape of each sample instead.
+        dim: The dimension in which samples vary; ``None`` for those in which shapes differ.
+        is_guessed: ``True`` if all samples have one shape of several dimensions, and offsets are those of the first.
     """
 
-    def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        values: Any,
+        *,
+        offsets: Any = None,
+        shapes: Any = None,
+        dim: int | None = None,
+        is_guessed: bool = False,
+    ) -> None:
         self.values = borrow_field(label, values)
         self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
@@ -41,9 +58,9 @@ class Variable:
                 "values, as numpy.concatenate makes it"
             )
         if shapes is None:
-            self.sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
+            self.sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label), is_guessed)
         else:
-            self.sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label))
+            self.sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label), dim)
             ends = numpy.cumsum(numpy.prod(shapes, axis=1, dtype=numpy.int64))
             self.offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), ends])
 
@@ -61,6 +78,12 @@ class Variable:
     def data(self) -> Any:
         """The field, in a form that a dataset takes."""
         return self.values.array, self.offsets if self.shapes is None else self.shapes
+
+    @property
+    def dim(self) -> int | None:
+        """The dimension in which samples vary; ``None`` if they vary in several, or in the first of rows."""
+        varying = self.sequences.varying
+        return varying[0] if self.shapes is not None and len(varying) == 1 else None
 
     def part(self, first: int, end: int) -> Any:
         """Return some samples, in a form that a dataset takes and pickles without the rest."""
@@ -99,10 +122,23 @@ def is_variable(data: Any) -> bool:
     return is_arrow(data) and not is_frame(data) and not _native.are_numbers(data)
 
 
-def variable(label: str, data: Any) -> Variable:
-    """Return the variable field that ``data`` stands for."""
+def variable(label: str, data: Any, dim: int | None = None) -> Variable:
+    """Return the variable field that ``data`` stands for.
+
+    Args:
+        label: The name of the field.
+        data: The samples.
+        dim: The dimension in which they vary; ``None`` for those in which they differ.
+    """
     if isinstance(data, list):
-        return _from_list(label, data)
+        return _from_list(label, data, dim)
+    if dim is not None and not (isinstance(data, tuple) and len(getattr(data[1], "shape", ())) == 2):
+        if dim == 0:
+            return variable(label, data)
+        raise ArgumentError(
+            f"dim is {dim} for field {label}, whose samples are rows of one array; expected a list of arrays, or "
+            "(values, shapes)"
+        )
     if getattr(data, "is_nested", False):
         return _from_nested(label, data)
     if not isinstance(data, tuple):
@@ -119,20 +155,27 @@ def variable(label: str, data: Any) -> Variable:
             "[samples + 1], or shapes [samples, rank]"
         )
     if places.ndim == 2:
-        return _with_shapes(label, values, places)
+        return _with_shapes(label, values, places, dim)
     if len(places) < 1:
         raise DataError(f"field {label} has no offsets; expected one more than there are samples")
     return Variable(label, values, offsets=copy_offsets(f"field {label}", places))
 
 
-def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
+def _with_shapes(label: str, values: Any, shapes: Any, dim: int | None = None) -> Variable:
     wrong = (shapes < 0) | (shapes > U32)
     if wrong.any():
         sample = int(wrong.any(axis=1).argmax())
         raise DataError(
             f"field {label}: sample {sample} has shape {shapes[sample].tolist()}; expected lengths from 0 to 2**32 - 1"
         )
-    return Variable(label, values, shapes=numpy.array(shapes, numpy.uint32, order="C"))
+    rank = shapes.shape[1]
+    if dim is not None and not -rank <= dim < rank:
+        raise ArgumentError(
+            f"dim is {dim} for field {label}, and its samples have {many(rank, 'dimension')}; expected -{rank} to "
+            f"{rank - 1}"
+        )
+    dim = None if dim is None else dim % rank
+    return Variable(label, values, shapes=numpy.array(shapes, numpy.uint32, order="C"), dim=dim)
 
 
 def _from_nested(label: str, data: Any) -> Variable:
@@ -144,7 +187,7 @@ def _from_nested(label: str, data: Any) -> Variable:
     return _from_list(label, list(data.detach().unbind()))
 
 
-def _from_list(label: str, samples: list[Any]) -> Variable:
+def _from_list(label: str, samples: list[Any], dim: int | None = None) -> Variable:
     if not samples:
         raise DataError(f"field {label} is an empty list; expected at least one sample")
     arrays = [_array(label, place, sample) for place, sample in enumerate(samples)]
@@ -167,10 +210,11 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
                 "expected the same"
             )
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
-    if (shapes[:, 1:] == shapes[0, 1:]).all():
+    if dim in (None, 0, -first.ndim) and (shapes[:, 1:] == shapes[0, 1:]).all():
         offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), numpy.cumsum(shapes[:, 0])])
-        return Variable(label, _concatenate(label, arrays), offsets=offsets)
-    return _with_shapes(label, _concatenate(label, [array.reshape(-1) for array in arrays]), shapes)
+        is_guessed = dim is None and first.ndim > 1 and bool((shapes[:, 0] == shapes[0, 0]).all())
+        return Variable(label, _concatenate(label, arrays), offsets=offsets, is_guessed=is_guessed)
+    return _with_shapes(label, _concatenate(label, [array.reshape(-1) for array in arrays]), shapes, dim)
 
 
 def _array(label: str, place: int, sample: Any) -> Any:

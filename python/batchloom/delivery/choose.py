@@ -132,6 +132,8 @@ def _why_not_gathered(
         return "places of banned samples are cleared in memory"
     if fields.slots:
         return f"slots of field {fields.slots[0][0]} are filled in memory"
+    if fields.offset_by:
+        return f"indices of field {fields.offset_by[0][0]} are offset in memory"
     if placement.mode == "sharded":
         for name, conversion in fields.conversions.items():
             if not conversion.is_total:

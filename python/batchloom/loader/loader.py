@@ -147,6 +147,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_edges=self._fields.edges,
             left_out=source.held.extras.left_out,
             loss=self._fields.loss,
+            offset_by=self._fields.offset_by,
             block_mask=None if self._fields.block_mask is None else self._fields.block_mask.for_engine(),
         )
 

@@ -15,7 +15,7 @@ from batchloom.collate.document_mask import read_block_mask
 from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
 from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.schema import LOSS_EXTRAS, MARKS
+from batchloom.collate.schema import BOUNDARIES, LOSS_EXTRAS, MARKS, OWNERS
 from batchloom.dataset.base import Dataset, refresh, samples_of
 from batchloom.dataset.map.map_dataset import one_by_one
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
@@ -55,7 +55,8 @@ class LoaderSamples:
         self.samples = len(self.held)
         self.labels = self._label_field(options.labels)
         self._extras, self._makes_whole = options.extras, options.collate is not None
-        self._has_loss, self._block_mask = options.loss is not None, read_block_mask(options.block_mask)
+        self._has_loss, self._has_offsets = options.loss is not None, options.has_offsets
+        self._block_mask = read_block_mask(options.block_mask)
         counts = options.label_counts
         self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
 
@@ -70,6 +71,8 @@ class LoaderSamples:
             ArgumentError: An extra is named that these batches do not have.
         """
         names = [] if self._makes_whole else self.held.list_extras(rule)
+        if self._has_offsets and BOUNDARIES in names:
+            names += OWNERS
         names += [name for name in MARKS if has_marks and name not in names]
         names += LOSS_EXTRAS if self._has_loss else ()
         self.held = self.held.with_extras(Extras(tuple(names), self._extras, self._block_mask))

@@ -73,22 +73,38 @@ pub(crate) enum SizesOrField<'py> {
 
 #[pymethods]
 impl Sequences {
-    /// Samples; sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
+    /// Samples; sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64. With `is_guessed`, nothing tells that
+    /// samples vary in their first dimension.
     #[staticmethod]
-    fn from_offsets(field: &str, values: FieldArray<'_>, offsets: &Tensor) -> PyResult<Self> {
+    fn from_offsets(
+        field: &str,
+        values: FieldArray<'_>,
+        offsets: &Tensor,
+        is_guessed: bool,
+    ) -> PyResult<Self> {
         let offsets = offsets.0.as_slice::<i64>();
         let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
         let sequences = EngineSequences::new(field, values, offsets);
+        sequences.map(|sequences| Self(sequences.guessed(is_guessed))).map_err(|error| raise(&error))
+    }
+
+    /// Samples of shapes `[samples, rank]`, uint32, one after the other in flat values, which vary in dimension `dim`, or in
+    /// those in which they differ.
+    #[staticmethod]
+    fn from_shapes(field: &str, values: &Tensor, shapes: &Tensor, dim: Option<usize>) -> PyResult<Self> {
+        let rank = shapes.0.shape().get(1).copied().unwrap_or(0);
+        let shapes = sizes(shapes)?;
+        let sequences = match dim {
+            Some(dim) => EngineSequences::along(field, &values.0, shapes, rank, dim),
+            None => EngineSequences::with_shapes(field, &values.0, shapes, rank),
+        };
         sequences.map(Self).map_err(|error| raise(&error))
     }
 
-    /// Samples of shapes `[samples, rank]`, uint32, one after the other in flat values.
-    #[staticmethod]
-    fn from_shapes(field: &str, values: &Tensor, shapes: &Tensor) -> PyResult<Self> {
-        let rank = shapes.0.shape().get(1).copied().unwrap_or(0);
-        let shapes = sizes(shapes)?;
-        let sequences = EngineSequences::with_shapes(field, &values.0, shapes, rank);
-        sequences.map(Self).map_err(|error| raise(&error))
+    /// The dimensions in which samples vary.
+    #[getter]
+    fn varying(&self) -> Vec<usize> {
+        self.0.varying().to_vec()
     }
 
     /// The leading extents that all samples share, `None` for those in which they differ.
@@ -154,10 +170,17 @@ impl Dataset {
         fields: Vec<(String, SequenceField<'_>)>,
         own: Option<&Tensor>,
         named: Vec<(String, SizesOrField<'_>)>,
-        own_lengths: Vec<String>,
+        own_lengths: Vec<(String, Vec<String>)>,
         size_of: &str,
+        concatenated: bool,
     ) -> PyResult<Self> {
-        let mut dataset = SequenceDataset::new().own_lengths(own_lengths).size_of(SizeOf::from(size_of));
+        let mut dataset = SequenceDataset::new().size_of(SizeOf::from(size_of));
+        for (name, fields) in own_lengths {
+            dataset = dataset.shared_lengths(name, fields);
+        }
+        if concatenated {
+            dataset = dataset.concatenated();
+        }
         for (name, field) in fields {
             dataset = match field {
                 SequenceField::Variable(sequences) => dataset.variable(name, sequences.0.clone()),

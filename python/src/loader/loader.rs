@@ -36,7 +36,7 @@ impl Loader {
         dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
         shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
         slots=Vec::new(), pad_numbers=Vec::new(), pad_edges=Vec::new(), left_out=Vec::new(),
-        loss=None, block_mask=None
+        loss=None, block_mask=None, offset_by=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -62,6 +62,7 @@ impl Loader {
         left_out: Vec<String>,
         loss: Option<&str>,
         block_mask: Option<(String, Option<u32>, Option<String>, u32, bool)>,
+        offset_by: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .options(options.engine()?)
@@ -79,6 +80,9 @@ impl Loader {
         }
         for field in pad_edges {
             builder = builder.pad_edge(field);
+        }
+        for (field, by) in offset_by {
+            builder = builder.offset_by(field, by);
         }
         if let Some(field) = labels {
             builder = builder.labels(field);

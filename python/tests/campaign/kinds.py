@@ -12,7 +12,7 @@ from typing import Any
 
 import batchloom as bl
 import numpy
-from oracles import batching, groups, packed_rows, tokens, windows
+from oracles import batching, graphs, groups, packed_rows, tokens, windows
 from oracles.devices import blocks
 from oracles.sequences import padded
 from oracles.windows import pretended
@@ -51,8 +51,8 @@ class Configuration:
 
     @property
     def counting(self):
-        """The rule as it counts: groups one after the other have no padding, so that every row counts, and no other."""
-        concatenated = self.text.startswith("groups") and "layout='concatenated'" in self.text
+        """The rule as it counts: samples one after the other have no padding, so that every row counts and no other."""
+        concatenated = self.text.startswith(("groups", "graphs")) and "layout='concatenated'" in self.text
         is_budget = isinstance(self.rule, bl.TokenBudget)
         return replace(self.rule, count="real") if concatenated and is_budget else self.rule
 
@@ -251,6 +251,30 @@ def whole_groups(random):
     return Configuration(f"groups {case}", case.dataset(), options, check, case.sizes, HOST + DEVICE)
 
 
+def large_graphs(random):
+    """Graphs one after the other, whose edges count the nodes of the batch."""
+    rule = drawn_rule(random)
+    while getattr(rule, "oversize", None) in ("truncate", "split"):
+        rule = drawn_rule(random)
+    nodes = lengths(random)
+    edges = [random.randint(0, 2 * count) if count else 0 for count in nodes]
+    held = [graphs.Graph.draw(*size, seed) for seed, size in enumerate(zip(nodes, edges, strict=True))]
+    options = order(random) | {"batching": rule, "fields": {"edge_index": bl.Field(offset_by="x")}}
+    of = random.choice(["max", "sum", "x", "edges"])
+    given = {"own_lengths": {"edges": ("edge_index", "edge_attr")}, "dim": {"edge_index": 1}, "of": of}
+    dataset = bl.SequenceDataset(**graphs.fields_of(held), **given, layout="concatenated")
+
+    def check(batch, chosen):
+        for name, expected in graphs.batch_of([held[sample] for sample in chosen]).items():
+            same(batch[name], expected.numpy())
+
+    size = {"max": max, "sum": lambda *both: sum(both), "x": lambda nodes, _: nodes, "edges": lambda _, edges: edges}[
+        of
+    ]
+    text = f"graphs {nodes} {edges} {of} layout='concatenated' {options}"
+    return Configuration(text, dataset, options, check, list(map(size, nodes, edges)), HOST + DEVICE)
+
+
 def streams(random):
     """Pieces of a stream of documents."""
     options = order(random, tokens.SHUFFLES)
@@ -332,4 +356,4 @@ def slid(random):
     return Configuration(text, dataset, options, check, None, ways)
 
 
-KINDS = (rows, sequences, sequences, rows_of_packs, whole_groups, streams, slid)
+KINDS = (rows, sequences, sequences, rows_of_packs, whole_groups, large_graphs, streams, slid)

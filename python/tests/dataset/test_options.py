@@ -35,7 +35,7 @@ CASES = [
     (
         bl.SequenceDataset,
         lambda **options: bl.SequenceDataset(ids=IDS, to=IDS[::-1], **options),
-        {"sizes": [1, 2, 3], "own_lengths": ("to",), "of": "sum"},
+        {"sizes": [1, 2, 3], "own_lengths": ("to",), "of": "sum", "layout": "concatenated", "dim": {"to": 0}},
     ),
     (
         bl.GroupDataset,

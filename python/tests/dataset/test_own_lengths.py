@@ -133,7 +133,7 @@ def test_what_makes_no_sense_is_refused():
         bl.SequenceDataset(source=source, target=target, target_mask=numpy.zeros(2), own_lengths=("target",))
     dataset = bl.SequenceDataset(source=source, target=target, own_lengths=("target",))
     with refused(bl.ArgumentError, "Packing", "target"):
-        bl.DataLoader(dataset, batching=bl.Packing(8))
+        bl.DataLoader(dataset, batching=bl.Packing(8, oversize="truncate"))
     with refused(bl.ArgumentError, "TokenBudget"):
         bl.DataLoader(dataset, batching=bl.TokenBudget(2, oversize="truncate"))
     with refused(bl.ArgumentError, "target", "resident=False"):

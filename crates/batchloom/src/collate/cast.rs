@@ -53,6 +53,10 @@ impl Form for Cast {
         self.inner.start(members, member) / self.conversion.from.size() * self.conversion.to.size()
     }
 
+    fn bands(&self) -> usize {
+        self.inner.bands()
+    }
+
     fn is_concatenated(&self) -> bool {
         self.inner.is_concatenated()
     }
@@ -70,15 +74,25 @@ impl Form for Cast {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        self.fill_band(members, range, 0, target)
+    }
+
+    fn fill_band(
+        &self,
+        members: &Members,
+        range: Range<usize>,
+        band: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
         let mut scratch = Scratch::take();
         let (mut first, mut rest) = (range.start, target);
         while first < range.end {
             let (end, bytes) = self.portion(members, first..range.end);
             let stored = scratch.of(bytes)?;
-            self.inner.fill(members, first..end, stored)?;
+            self.inner.fill_band(members, first..end, band, stored)?;
             let (part, later) =
                 rest.split_at_mut(bytes / self.conversion.from.size() * self.conversion.to.size());
-            self.convert(members, first..end, stored, part)?;
+            self.convert(members, first..end, band, stored, part)?;
             (first, rest) = (end, later);
         }
         Ok(())
@@ -101,18 +115,24 @@ impl Cast {
         (end, bytes(end))
     }
 
-    /// Converts the parts of some members.
+    /// Converts the parts of some members in one band.
     fn convert(
         &self,
         members: &Members,
         range: Range<usize>,
+        band: usize,
         source: &[u8],
         target: &mut [u8],
     ) -> Result<()> {
         let shape = self.inner.shape(members);
-        let stretch = self.conversion.stretch(&shape[1..]);
+        let (bands, elements) = (self.inner.bands(), source.len() / self.conversion.from.size());
+        let (first, stretch) = match bands {
+            0 | 1 => (0, self.conversion.stretch(&shape[1..])),
+            // The first dimension is the one of bands, of which each has one channel.
+            _ => (band / (bands / shape[0].max(1)).max(1) * elements.max(1), elements.max(1)),
+        };
         let Some(padding) = self.inner.padding().filter(|_| self.pads) else {
-            return self.conversion.convert(source, target, 0, stretch).map_err(|refused| {
+            return self.conversion.convert(source, target, first, stretch).map_err(|refused| {
                 let byte =
                     refused.place * self.conversion.from.size() + self.inner.start(members, range.start);
                 let member = range.clone().find(|&member| self.inner.start(members, member + 1) > byte);

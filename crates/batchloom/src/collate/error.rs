@@ -87,6 +87,18 @@ causes! {
         ChannelCount { field: String, count: usize, extents: String } is Argument of "mean",
 
         #[error(
+            "field {field}{} holds the index {value}, and {offset} elements are before it in the batch; {dtype} does not \
+             hold the sum: expected fewer elements in a batch, or dtype \"int64\"",
+            .sample.map(|sample| format!(", sample {sample},")).unwrap_or_default()
+        )]
+        OffsetTooLarge {
+            field: String,
+            sample: Option<u64>,
+            value: String,
+            offset: u64,
+            dtype: DType,
+        } is Data of "dtype",
+        #[error(
             "field {field}{} holds {value}, which is no {to} when it is converted from {from}; expected values in its \
              range, or another dtype",
             .sample.map(|sample| format!(", sample {sample},")).unwrap_or_default()

@@ -11,6 +11,9 @@ use crate::{DType, Result};
 ///
 /// A form gives the shape of the field for given [`Members`] and the place of each member's part, and fills the parts
 /// of some members, so that several threads can fill one field. Filling may fail; the error reaches the consumer.
+///
+/// A field whose elements are not its first dimension, `[bands, elements, ..]`, lies in several bands, one after the other:
+/// each holds a part of every member, at the same place, and is filled by itself.
 pub(crate) trait Form: Debug + Send + Sync {
     /// The type of an element.
     fn dtype(&self) -> DType;
@@ -18,7 +21,8 @@ pub(crate) trait Form: Debug + Send + Sync {
     /// The shape of the field for these members; its first dimension counts members, or elements of all of them.
     fn shape(&self, members: &Members) -> Vec<usize>;
 
-    /// The byte at which the part of member `member` begins; for one past the last, the byte at which the field ends.
+    /// The byte at which the part of member `member` begins in a band; for one past the last, the byte at which the band
+    /// ends.
     fn start(&self, members: &Members, member: usize) -> usize {
         member * self.shape(members)[1..].iter().product::<usize>() * self.dtype().size()
     }
@@ -34,8 +38,13 @@ pub(crate) trait Form: Debug + Send + Sync {
         false
     }
 
-    /// Returns true if the first dimension counts the elements of all members, one after the other, and not the
-    /// members.
+    /// The number of bands.
+    fn bands(&self) -> usize {
+        1
+    }
+
+    /// Returns true if a dimension, the first if there is one band, counts the elements of all members, one after the other,
+    /// and none counts the members.
     fn is_concatenated(&self) -> bool {
         false
     }
@@ -80,11 +89,25 @@ pub(crate) trait Form: Debug + Send + Sync {
         None
     }
 
-    /// Fills the parts of `range` of the members.
+    /// Fills the parts of `range` of the members in the first band.
     ///
     /// # Errors
     /// The samples of the source that the form reads.
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()>;
+
+    /// Fills the parts of `range` of the members in one band.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    fn fill_band(
+        &self,
+        members: &Members,
+        range: Range<usize>,
+        _band: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
+        self.fill(members, range, target)
+    }
 
     /// Fills the parts of samples that do not differ in size, batch by batch: their numbers suffice.
     ///

@@ -10,7 +10,7 @@ use crate::{DType, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct OwnLengths {
     pub(crate) inner: Arc<dyn Form>,
-    /// The place of the field among the fields with separate lengths.
+    /// The place of the lengths among the separate ones, which several fields may share.
     pub(crate) place: usize,
 }
 
@@ -37,6 +37,14 @@ impl Form for OwnLengths {
         self.inner.sample()
     }
 
+    fn bands(&self) -> usize {
+        self.inner.bands()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        self.inner.is_concatenated()
+    }
+
     fn padding(&self) -> Option<&dyn Padding> {
         self.inner.padding().map(|_| self as &dyn Padding)
     }
@@ -47,6 +55,16 @@ impl Form for OwnLengths {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         self.inner.fill(self.members(members), range, target)
+    }
+
+    fn fill_band(
+        &self,
+        members: &Members,
+        range: Range<usize>,
+        band: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
+        self.inner.fill_band(self.members(members), range, band, target)
     }
 }
 

@@ -1,5 +1,8 @@
 //! `pack`: samples one after the other without padding, and the fields with their boundaries.
 //!
+//! Samples of shape `[80, time]` vary in their second dimension, and so does their batch: it is `[80, elements]`, which lies
+//! in 80 bands.
+//!
 //! Boundaries, positions and segments are the same fact in the three forms that kernels take: `cu_seqlens` begins at
 //! 0 and ends with the number of elements, a position is 0 where a sample begins, and segment numbers count up from 1 in
 //! each row; 0 is padding. A sample without elements is an empty segment.
@@ -8,6 +11,7 @@ use std::ops::Range;
 
 use super::copy::copy_rows;
 use super::index::write;
+use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::stack;
 use super::{Form, Members, RowFrame, RowSlots, RowUnit};
@@ -17,21 +21,53 @@ use crate::{DType, Result};
 /// The prefetch distance, in samples.
 const AHEAD: usize = 4;
 
-/// Samples one after the other: `[elements, ..inner]`.
+/// Samples one after the other along the dimension in which they vary: `[..outer, elements, ..inner]`. There is a band for
+/// each row of the outer dimensions.
 #[derive(Debug, Clone)]
-pub(crate) struct Pack(pub(crate) Sequences);
+pub(crate) struct Pack {
+    sequences: Sequences,
+    /// The extents before the dimension in which samples vary.
+    outer: Vec<usize>,
+}
+
+impl Pack {
+    /// The field of these samples, or `None` if they vary in several dimensions.
+    pub(crate) fn new(sequences: Sequences) -> Option<Self> {
+        let &[dimension] = sequences.varying() else { return None };
+        let frame = sequences.frame();
+        let outer = frame[..dimension].iter().map(|extent| number(extent.unwrap_or(0))).collect();
+        Some(Self { sequences, outer })
+    }
+
+    /// The values of a member before its part of a band.
+    fn before(&self, band: usize, members: &Members, member: usize) -> usize {
+        match band {
+            0 => 0,
+            band => band * self.sequences.extents(members.row(member)).last().copied().map_or(0, number),
+        }
+    }
+}
 
 impl Form for Pack {
     fn dtype(&self) -> DType {
-        self.0.values().dtype()
+        self.sequences.values().dtype()
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        [&[members.elements()], &self.0.values().shape()[1..]].concat()
+        [&self.outer[..], &[members.elements()], &self.sequences.values().shape()[1..]].concat()
     }
 
     fn start(&self, members: &Members, member: usize) -> usize {
-        members.ends[member] * self.0.values().row_bytes()
+        members.ends[member] * self.sequences.values().row_bytes()
+    }
+
+    fn bands(&self) -> usize {
+        self.outer.iter().product()
+    }
+
+    fn sample(&self) -> Vec<Option<usize>> {
+        let inner = self.sequences.values().shape()[1..].iter().copied().map(Some);
+        self.outer.iter().copied().map(Some).chain([None]).chain(inner).collect()
     }
 
     fn is_concatenated(&self) -> bool {
@@ -43,15 +79,27 @@ impl Form for Pack {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let (values, row) = (self.0.values(), self.0.values().row_bytes());
-        if let Some(scattered) = members.find_scattered_rows(&self.0, range.clone()) {
+        self.fill_band(members, range, 0, target)
+    }
+
+    fn fill_band(
+        &self,
+        members: &Members,
+        range: Range<usize>,
+        band: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
+        let (values, row) = (self.sequences.values(), self.sequences.values().row_bytes());
+        if let Some(scattered) = members.find_scattered_rows(&self.sequences, range.clone()) {
             let slots =
                 RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
             stack(values, &scattered, target, slots);
             return Ok(());
         }
-        let starts = self.0.starts(members.rows(range.clone()));
-        let first = |member: usize| starts[member - range.start] + members.start(member);
+        let starts = self.sequences.starts(members.rows(range.clone()));
+        let first = |member: usize| {
+            starts[member - range.start] + self.before(band, members, member) + members.start(member)
+        };
         let mut rest = target;
         for member in range.clone() {
             if member + AHEAD < range.end {

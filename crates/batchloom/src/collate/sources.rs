@@ -36,6 +36,10 @@ impl Form for FieldOfSources {
         self.first().start(members, member)
     }
 
+    fn bands(&self) -> usize {
+        self.first().bands()
+    }
+
     fn is_concatenated(&self) -> bool {
         self.first().is_concatenated()
     }
@@ -73,6 +77,16 @@ impl Form for FieldOfSources {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        self.fill_band(members, range, 0, target)
+    }
+
+    fn fill_band(
+        &self,
+        members: &Members,
+        range: Range<usize>,
+        band: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
         let begin = self.start(members, range.start);
         let mut first = range.start;
         while first < range.end {
@@ -82,7 +96,7 @@ impl Form for FieldOfSources {
             // What comes after the last member belongs to it, such as the end of the last of several boundaries.
             let stop = if end == range.end { target.len() } else { self.start(members, end) - begin };
             let part = &mut target[self.start(members, first) - begin..stop];
-            self.forms[source].fill(members, first..end, part)?;
+            self.forms[source].fill_band(members, first..end, band, part)?;
             first = end;
         }
         Ok(())

@@ -10,9 +10,9 @@ use super::located::Located;
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, Form, InRows,
-    LossDenominator, LossWeight, Members, PadSide, Passages, Places, RowFrame, SampleIndex, Scalar, Slot,
-    Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken, Weight, is_integer,
+    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, Form,
+    LossDenominator, LossWeight, Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted,
+    SlottedLengths, SlottedMask, SourceNumber, Taken, Weight, is_integer,
 };
 use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Result, Tensor, memory};
@@ -29,6 +29,8 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_values: Vec<(String, Scalar)>,
     /// The fields that repeat the nearest step of a series where a window leaves it.
     pub(crate) pad_edges: Vec<String>,
+    /// The fields of indices, by name, with the name of what they count, whose elements in samples before are added.
+    pub(crate) offset_by: Vec<(String, String)>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The numbers that pad fields of types that are not known yet, by name, or all of them.
@@ -142,7 +144,7 @@ impl CollateOptions {
         Ok(if value.iter().all(|&byte| byte == 0) { Fill::Zeros } else { Fill::Value(value) })
     }
 
-    fn pad_value(&self, name: &str) -> Option<&Scalar> {
+    pub(super) fn pad_value(&self, name: &str) -> Option<&Scalar> {
         self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 }
@@ -160,8 +162,11 @@ pub(crate) struct Collation {
     pub(crate) compressed: Vec<BySource<SparseRows>>,
     /// The masks and the lengths that batches hold, and the fields that each of them describes.
     pub(crate) descriptions: Vec<Description>,
-    /// The fields with separate lengths.
+    /// A field with each of the separate lengths.
     pub(crate) own_lengths: Vec<BySource<Sequences>>,
+    /// The names by which the elements of samples can be counted: of fields, and of lengths that several fields share; with
+    /// the place among the separate lengths, or `None` for the lengths of samples.
+    pub(crate) counted: Vec<(String, Option<usize>)>,
     /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is
     /// shorter.
     pub(crate) shorter_from: Option<u64>,
@@ -204,6 +209,7 @@ impl Collation {
                     compressed: Vec::new(),
                     descriptions: Vec::new(),
                     own_lengths: Vec::new(),
+                    counted: Vec::new(),
                     shorter_from: None,
                     located: Located::default(),
                     index,
@@ -220,23 +226,22 @@ impl Collation {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of such a name.
     pub(crate) fn with_marks(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
-        let mut fields: Vec<(String, Arc<dyn Form>)> =
-            self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
+        let (mut names, mut forms) = (self.names.to_vec(), self.forms.clone());
         let marks: [(&str, Arc<dyn Form>); 2] =
             [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight(skipped)))];
         for (name, form) in marks.into_iter().skip(usize::from(!fills_up)) {
-            match fields.iter().position(|(other, _)| other == name) {
+            match names.iter().position(|other| other == name) {
                 Some(place) if place < self.own => {
                     return Err(DatasetCause::MarkField { field: name.to_owned() }.into());
                 }
                 Some(_) => {}
-                None => fields.push((name.to_owned(), form)),
+                None => {
+                    names.push(name.to_owned());
+                    forms.push(form);
+                }
             }
         }
-        let Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, index, .. } =
-            self;
-        let made = Self::new(fields, index)?;
-        Ok(Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, ..made })
+        Ok(Self { names: names.into(), forms, ..self })
     }
 
     /// The form that makes the labels: the field `labels`, of the data or made by the loader.
@@ -271,21 +276,6 @@ impl Collation {
         let mut forms = self.forms;
         forms.extend(fields.into_iter().map(|(_, form)| form));
         Ok(Self { names, forms, ..self })
-    }
-
-    /// The same fields, in rows of one shape.
-    ///
-    /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if a field has lengths of its own, or if the bytes of a padding value are
-    /// not those of an element.
-    pub(crate) fn in_rows(self, frame: RowFrame, options: &CollateOptions) -> Result<Self> {
-        let in_rows = |(place, (name, form)): (usize, (&String, &Arc<dyn Form>))| {
-            let padding = options.pad_value(name).filter(|_| place < self.own);
-            let padding = padding.map(|value| value.element(name, form.dtype())).transpose()?;
-            Ok(InRows::wrap(Arc::clone(form), frame, padding))
-        };
-        let fields = self.names.iter().zip(&self.forms).enumerate();
-        Ok(Self { forms: fields.map(in_rows).collect::<Result<_>>()?, ..self })
     }
 
     /// The same fields, but for those from place `first` on that have one of these names. No form makes them.
@@ -421,7 +411,7 @@ impl Collation {
     }
 
     /// The place of a field that is taken from samples.
-    fn place(&self, name: &str) -> Result<usize> {
+    pub(super) fn place(&self, name: &str) -> Result<usize> {
         let place = self.names.iter().position(|other| other == name);
         place.filter(|&place| place < self.own).ok_or_else(|| {
             let field = name.to_owned();
@@ -536,7 +526,10 @@ pub(super) fn form_one(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let bytes = bytes.ok_or_else(too_large)?;
     let mut target = memory::reserve(bytes)?;
     target.resize(bytes, 0);
-    form.fill(members, 0..members.count, &mut target)?;
+    let bands = form.bands();
+    for (band, part) in target.chunks_mut((bytes / bands.max(1)).max(1)).enumerate() {
+        form.fill_band(members, 0..members.count, band, part)?;
+    }
     let shape = if form.is_concatenated() { &shape[..] } else { &shape[1..] };
     let layout = Layout::compact(shape, dtype.size()).ok_or_else(too_large)?;
     Tensor::new(Bytes::from(target), dtype, shape, layout.strides(), 0)

@@ -165,6 +165,7 @@ impl Kind for Concatenated {
             return Err(ConcatCause::ShortTail { dataset }.into());
         }
         let (names, own, descriptions) = (Arc::clone(&first.names), first.own, first.descriptions.clone());
+        let counted = first.counted.clone();
         let (located, index, datasets) = self.joined_places(each)?;
         let shorter_from = None;
         let collation = Collation {
@@ -175,6 +176,7 @@ impl Kind for Concatenated {
             compressed,
             descriptions,
             own_lengths,
+            counted,
             shorter_from,
             located,
             index,

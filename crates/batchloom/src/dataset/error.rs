@@ -35,13 +35,18 @@ causes! {
              whose samples are equally long"
         )]
         Ragged { field: String, sample: u64, found: Vec<u32>, first: String, expected: Vec<u32> } is Data,
+        #[error(
+            "all samples of field {field} have one shape, which does not tell the dimension that counts their elements; \
+             expected it to be given, as dim of the dataset"
+        )]
+        Dimension { field: String } is Argument of "dim",
         #[error("{rule} truncates or splits samples by their length; expected no sizes of your own beside it")]
         ForeignSizes { rule: &'static str } is Argument of "sizes",
         #[error(
-            "Packing concatenates along the first dimension, and field {field} varies in further dimensions; use \
-             another rule"
+            "batches concatenate samples along the dimension in which they differ, and samples of field {field} differ in \
+             {dimensions}; expected a rule and a layout that pad"
         )]
-        NotPackable { field: String } is Argument of "rule",
+        NotPackable { field: String, dimensions: usize } is Argument of "rule",
 
         #[error("own_lengths: there is no variable field {field}; expected some of {known:?}")]
         OwnLengthsOf { field: String, known: Vec<String> } is Argument of "own_lengths",
@@ -52,10 +57,26 @@ causes! {
         #[error("own_lengths: sample {sample} has {size} elements; expected fewer than 2^32")]
         OwnSize { sample: u64, size: u64 } is Argument of "own_lengths",
         #[error(
-            "own_lengths: Packing concatenates fields that share their lengths, which {field} does not; expected a \
-             rule that pads, or a dataset for each field"
+            "own_lengths: lengths are named {name}, of {fields:?}; expected a name that no other field and no other \
+             lengths have, and at least one field"
         )]
-        OwnLengthsPacked { field: String } is Argument of "own_lengths",
+        OwnLengthsName { name: String, fields: Vec<String> } is Argument of "own_lengths",
+        #[error(
+            "own_lengths: {rule} truncates or splits samples by one length, and {name} has lengths of its own, so that the \
+             parts of a sample would not belong together; expected oversize \"error\", or another policy that keeps samples \
+             whole"
+        )]
+        OwnLengthsCut { rule: &'static str, name: String } is Argument of "oversize",
+        #[error(
+            "rows of one shape hold one length for each sample, and field {field} has lengths of its own; expected Packing \
+             without rows"
+        )]
+        OwnLengthsInRows { field: String } is Argument of "rows",
+        #[error(
+            "rows of one shape hold elements in their first dimension, and samples of field {field} are concatenated along \
+             another; expected Packing without rows"
+        )]
+        BandsInRows { field: String } is Argument of "rows",
         #[error("pad_to does not go with this: fields have lengths of their own; expected a slot for each field")]
         PadToOwnLengths is Argument of "pad_to",
         #[error(
@@ -74,6 +95,39 @@ causes! {
         SplitGroups is Argument of "oversize",
         #[error("Packing makes batches without padding; expected layout \"concatenated\", or another rule")]
         PackedGroups is Argument of "layout",
+    }
+}
+
+causes! {
+    /// The causes of errors about indices, which batches offset.
+    enum OffsetCause {
+        #[error(
+            "offset_by: field {field} holds {found}; expected integers, which count elements of {by} within a sample"
+        )]
+        NoIntegers { field: String, by: String, found: DType } is Argument of "offset_by",
+        #[error(
+            "offset_by: indices of field {field} count elements of {by}, and there is no such field of samples that differ \
+             in length; expected one of {}",
+            .known.join(", ")
+        )]
+        By { field: String, by: String, known: Vec<String> } is Argument of "offset_by",
+        #[error(
+            "offset_by: batches pad samples, so indices of field {field} count from the start of their sample already; \
+             expected layout \"concatenated\" of the dataset, or the rule Packing"
+        )]
+        Padded { field: String } is Argument of "offset_by",
+        #[error(
+            "offset_by: field {field} is made on demand, and only the elements of stored samples are counted before; \
+             expected a SequenceDataset, or a function that makes whole batches"
+        )]
+        OnDemand { field: String } is Argument of "offset_by",
+        #[error(
+            "offset_by: rows of one shape are not one concatenation, which indices of field {field} could count; expected \
+             Packing without rows"
+        )]
+        Rows { field: String } is Argument of "offset_by",
+        #[error("field {field} has the name of a field that offset_by adds to batches; expected another name")]
+        Made { field: String } is Argument of "offset_by",
     }
 }
 

@@ -8,6 +8,8 @@ mod concatenated;
 mod counts;
 pub(crate) mod error;
 mod groups;
+mod in_rows;
+mod index_offsets;
 pub(crate) mod kind;
 mod label_counts;
 mod located;

@@ -192,6 +192,18 @@ impl LoaderBuilder {
         self
     }
 
+    /// Adds to each index in `field` the number of elements that the samples before its sample have in the batch: of `by`, a
+    /// field of samples that differ in length, or lengths that several fields share. So the ends of edges, which count the
+    /// nodes of their graph, count those of the batch. Batches also hold `batch`, the number of each element's sample, and
+    /// `ptr`, the place where each sample begins and the number of elements, both int64. It is for batches that concatenate
+    /// samples: see [`SequenceDatasetBuilder::shared_lengths`](crate::dataset::SequenceDatasetBuilder::shared_lengths).
+    pub fn offset_by(mut self, field: impl Into<String>, by: impl Into<String>) -> Self {
+        let field = field.into();
+        self.collate.offset_by.retain(|(other, _)| *other != field);
+        self.collate.offset_by.push((field, by.into()));
+        self
+    }
+
     /// Sets the number that pads `field`, or all fields, of samples that are made on demand, whose types are not known
     /// yet. Default: zero.
     #[doc(hidden)]
@@ -420,7 +432,7 @@ impl LoaderBuilder {
         })))
     }
 
-    /// Refuses slots with invalid options, and slots in index tables.
+    /// Refuses slots with invalid options, and slots and offsets in index tables.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
@@ -428,9 +440,13 @@ impl LoaderBuilder {
         for (field, slot) in &self.collate.slots {
             slot.check(field)?;
         }
-        match self.collate.slots.first().filter(|_| self.index_table) {
-            Some((field, _)) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
-            None => Ok(()),
+        if !self.index_table {
+            return Ok(());
+        }
+        match (self.collate.slots.first(), self.collate.offset_by.first()) {
+            (Some((field, _)), _) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
+            (_, Some((field, _))) => Err(LoaderCause::OffsetInTable { field: field.clone() }.into()),
+            (None, None) => Ok(()),
         }
     }
 

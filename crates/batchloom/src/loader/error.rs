@@ -13,6 +13,8 @@ causes! {
         SlotInTable { field: String } is Argument of "slot",
         #[error("own_lengths: index tables have one length for each sample; expected blocks of samples")]
         OwnLengthsInTable is Argument of "own_lengths",
+        #[error("offset_by: index tables hold no indices of field {field}; expected blocks of samples")]
+        OffsetInTable { field: String } is Argument of "offset_by",
         #[error(
             "loss is {loss:?}, and the number of labels of each sample is not known before its batch is formed; expected \
              label_counts, as count_labels of the dataset counts them, or numbers of your own"

@@ -12,6 +12,7 @@ use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::collated::Collated;
 use crate::dataset::collation::{CollateOptions, Collation, Index, Ragged};
+use crate::dataset::error::OffsetCause;
 use crate::order::{Key, Permutation, Purpose, RunEpoch};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
@@ -42,6 +43,9 @@ impl Fields {
             collation.require_own_sizes()?;
         }
         if dataset.kind().reader().is_some() {
+            if let Some((field, _)) = options.offset_by.first() {
+                return Err(OffsetCause::OnDemand { field: field.clone() }.into());
+            }
             // Fields are known, and options for them looked at, once samples are read.
             let fields = Self::with_marks(collation, plan, None)?;
             return Ok(Self { loss: options.loss, ..fields });
@@ -50,8 +54,8 @@ impl Fields {
         let options = collation.with_typed_padding(options)?;
         let slotted = collation.with_slots(&options)?;
         let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
-        let masked = with_mask(slotted, &options)?;
-        let fields = Self::with_marks(masked.cast(&options)?, plan, None)?;
+        let cast = with_mask(slotted, &options)?.cast(&options)?;
+        let fields = Self::with_marks(cast.with_offsets(&options)?, plan, None)?;
         let fields = fields.with_loss(options.loss, labels, Arc::default())?;
         Ok(fields.in_rows(plan, &options)?.without(&options.left_out, 0))
     }

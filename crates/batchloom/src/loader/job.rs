@@ -83,7 +83,7 @@ enum BlockPart {
     Read(ReadTask),
     /// Some samples to read into their slots.
     Direct(DirectTask),
-    /// A piece of a run, with a region for each field.
+    /// A piece of a run, with a region for each band of each field.
     Piece(Arc<Fields>, RunLayout, Piece),
     /// A piece of a run of samples in chunks.
     Held(Arc<Direct>, RunLayout, Piece),
@@ -210,8 +210,10 @@ impl Job {
         // A task takes its piece of every field.
         let none = |pieces: &Vec<Piece>| pieces.iter().map(|_| Vec::new()).collect();
         let mut taken: Vec<Vec<Vec<Region>>> = pieces.iter().map(none).collect();
-        for (run, _) in layout.arrays() {
-            taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+        for (run, field) in layout.arrays() {
+            for _ in 0..planned.fields.forms()[field].bands() {
+                taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+            }
         }
         let held = match filling {
             Filling::Samples(reads) => {
@@ -265,10 +267,12 @@ impl Job {
                     .map(filled)
             }
             (BlockPart::Piece(fields, run, piece), _) if run.members.are_listed() => {
-                let mut fields = fields.forms().iter().zip(regions);
-                fields
-                    .try_for_each(|(form, mut region)| {
-                        form.fill(&run.members, piece.rows.clone(), &mut region)?;
+                let bands =
+                    fields.forms().iter().flat_map(|form| (0..form.bands()).map(move |band| (form, band)));
+                bands
+                    .zip(regions)
+                    .try_for_each(|((form, band), mut region)| {
+                        form.fill_band(&run.members, piece.rows.clone(), band, &mut region)?;
                         clear_banned(&**form, &run.members, &piece.rows, &mut region);
                         Ok(())
                     })
@@ -338,7 +342,7 @@ impl Job {
     }
 }
 
-/// Clears the parts of banned members in one field of those in `rows`.
+/// Clears the parts of banned members in one band of a field of those in `rows`.
 fn clear_banned(form: &dyn Form, members: &Members, rows: &Range<usize>, target: &mut [u8]) {
     let first = form.start(members, rows.start);
     for member in rows.clone().filter(|&member| form.is_data() && members.is_banned(member)) {

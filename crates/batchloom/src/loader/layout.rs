@@ -266,17 +266,22 @@ impl BlockLayout {
         self.runs.iter().map(RunLayout::pieces).collect()
     }
 
-    /// The offsets at which the block's memory is cut into the regions of `pieces`: for each array, for each piece.
+    /// The offsets at which the block's memory is cut into the regions of `pieces`: for each array, for each of its bands,
+    /// for each piece.
     pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
         let mut cuts = Vec::new();
         for (place, field) in self.arrays() {
             let (run, form) = (&self.runs[place], &fields.forms()[field]);
             let slot = &run.slots[field];
-            let start = |piece: &Piece| {
-                let within = form.start(&run.members, piece.rows.start);
-                slot.offset + piece.batches.start * slot.stride + within
-            };
-            cuts.extend(pieces[place].iter().map(start));
+            let bands = form.bands();
+            let bytes = if bands > 1 { form.start(&run.members, run.samples) } else { 0 };
+            for band in 0..bands {
+                let start = |piece: &Piece| {
+                    let within = band * bytes + form.start(&run.members, piece.rows.start);
+                    slot.offset + piece.batches.start * slot.stride + within
+                };
+                cuts.extend(pieces[place].iter().map(start));
+            }
         }
         cuts.push(self.bytes);
         cuts

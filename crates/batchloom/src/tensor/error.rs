@@ -40,6 +40,17 @@ causes! {
              (make the values contiguous and flat)"
         )]
         NotCompact { field: String, found: Vec<usize> } is Data,
+        #[error(
+            "field {field}: its samples have {rank} dimensions, and vary in dimension {dimension}; expected a dimension \
+             from 0 to {}",
+            .rank.saturating_sub(1)
+        )]
+        NoDimension { field: String, dimension: usize, rank: usize } is Data of "dim",
+        #[error(
+            "field {field}: its samples are to vary in dimension {dimension}, and differ in dimension {other}; expected \
+             samples that differ in dimension {dimension} alone"
+        )]
+        OtherDimension { field: String, dimension: usize, other: usize } is Data of "dim",
         #[error("field {field}: its {what} are {found}; expected int32 or int64")]
         SparseType { field: String, what: &'static str, found: DType } is Type,
         #[error("field {field}: row {row} has an entry in column {column}; expected 0 <= column < {columns}")]

@@ -27,6 +27,8 @@ pub struct Sequences {
     /// The number of leading dimensions, and which of them differ between samples.
     leading: usize,
     varying: Vec<usize>,
+    /// True if samples have several dimensions and all one shape, so that nothing tells which of them varies.
+    is_guessed: bool,
 }
 
 crate::brief::debug_in_brief!(Sequences, [values, leading, varying], [order, starts, extents]);
@@ -65,7 +67,7 @@ impl Sequences {
                 .push(u32::try_from(length).map_err(|_| wrong("expected fewer than 2^32 values a sample"))?);
         }
         let (starts, extents) = (starts.into(), extents.into());
-        Ok(Self { values, order: None, starts, extents, leading: 1, varying: vec![0] })
+        Ok(Self { values, order: None, starts, extents, leading: 1, varying: vec![0], is_guessed: false })
     }
 
     /// Samples that are slices, or anything that lends one, copied one after the other.
@@ -121,9 +123,11 @@ impl Sequences {
             rows += sequences.values.shape()[0] as u64;
             before = sequences.order.as_ref().map_or(rows, |_| order.len() as u64);
         }
-        let (leading, varying) = (first.leading, first.varying.clone());
+        let (starts, extents) = (starts.into(), extents.into());
         let order = first.order.as_ref().map(|_| order.into());
-        Ok(Some(Self { values, order, starts: starts.into(), extents: extents.into(), leading, varying }))
+        let is_guessed = each.iter().all(|sequences| sequences.is_guessed);
+        let (leading, varying) = (first.leading, first.varying.clone());
+        Ok(Some(Self { values, order, starts, extents, leading, varying, is_guessed }))
     }
 
     /// The same samples, if the value at each place is a row of `order`.
@@ -131,13 +135,57 @@ impl Sequences {
         Self { order, ..self }
     }
 
+    /// The same samples, if their first dimension was taken for the one that varies without a sign of it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn guessed(self, is_guessed: bool) -> Self {
+        Self { is_guessed, ..self }
+    }
+
+    /// Returns true if samples have several dimensions and all one shape, so that nothing tells which of them varies.
+    pub(crate) fn is_guessed(&self) -> bool {
+        self.is_guessed
+    }
+
     /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, of
-    /// the second, and so on, `rank` lengths each.
+    /// the second, and so on, `rank` lengths each. Samples vary in the dimensions in which some differ, or in the first
+    /// if all have one shape.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if the shapes do not add up to the values, or if these are not one compact
     /// dimension; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
+        Self::of_shapes(name, values, shapes, rank, None)
+    }
+
+    /// Samples as [`with_shapes`](Self::with_shapes) takes them, that vary in one dimension, even if all of them happen to
+    /// have one shape: batches that concatenate samples do so along this dimension.
+    ///
+    /// ```
+    /// use batchloom::Tensor;
+    /// use batchloom::dataset::Sequences;
+    ///
+    /// // Two graphs of two edges each: sources, then targets.
+    /// let edges = Tensor::from_vec(vec![0_i64, 1, 1, 0, 0, 2, 2, 1], &[8])?;
+    /// let edges = Sequences::along("edge_index", &edges, &[2, 2, 2, 2], 2, 1)?;
+    /// assert_eq!(edges.frame(), [Some(2), None]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`with_shapes`](Self::with_shapes); and [`Kind::Data`](crate::Kind::Data) if there is no such dimension, or if
+    /// samples differ in another one.
+    pub fn along(name: &str, values: &Tensor, shapes: &[u32], rank: usize, dimension: usize) -> Result<Self> {
+        Self::of_shapes(name, values, shapes, rank, Some(dimension))
+    }
+
+    fn of_shapes(
+        name: &str,
+        values: &Tensor,
+        shapes: &[u32],
+        rank: usize,
+        dimension: Option<usize>,
+    ) -> Result<Self> {
         let (count, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));
         let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
@@ -155,8 +203,18 @@ impl Sequences {
         let differs =
             |dimension: &usize| lengths.clone().any(|lengths| lengths[*dimension] != shapes[*dimension]);
         let mut varying: Vec<usize> = (0..rank).filter(differs).collect();
+        if let Some(dimension) = dimension {
+            if dimension >= rank {
+                return Err(TensorCause::NoDimension { field: name.to_owned(), dimension, rank }.into());
+            }
+            if let Some(other) = varying.iter().copied().find(|&other| other != dimension) {
+                let field = name.to_owned();
+                return Err(TensorCause::OtherDimension { field, dimension, other }.into());
+            }
+        }
+        let is_guessed = varying.is_empty() && dimension.is_none() && rank > 1;
         if varying.is_empty() {
-            varying.push(0);
+            varying.push(dimension.unwrap_or(0));
         }
         let leading = varying.last().map_or(1, |last| last + 1);
         let inner: Vec<usize> =
@@ -172,7 +230,7 @@ impl Sequences {
         let shape = [&[count.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
         let values = values.ok_or(TensorCause::Shape { values: count, shape, expected: usize::MAX })?;
-        Ok(Self { values: values.into(), order: None, starts, extents, leading, varying })
+        Ok(Self { values: values.into(), order: None, starts, extents, leading, varying, is_guessed })
     }
 
     /// The number of samples.
@@ -258,8 +316,9 @@ impl Sequences {
         (0..self.leading).map(same).collect()
     }
 
-    /// The dimensions in which samples differ.
-    pub(crate) fn varying(&self) -> &[usize] {
+    /// The dimensions in which samples vary.
+    #[doc(hidden)]
+    pub fn varying(&self) -> &[usize] {
         &self.varying
     }
 

@@ -69,34 +69,18 @@ pub(super) fn variable<'a>((name, field): (&'a String, &'a Field)) -> Option<(&'
     }
 }
 
-/// Refuses fields with separate lengths that are no variable fields.
-pub(super) fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
-    let known: Vec<&String> = names.iter().zip(fields).filter_map(variable).map(|(name, _)| name).collect();
-    for (place, name) in own.iter().enumerate() {
-        if !known.contains(&name) {
-            let known = known.into_iter().cloned().collect();
-            return Err(DatasetCause::OwnLengthsOf { field: name.clone(), known }.into());
-        }
-        if own[..place].contains(name) {
-            return Err(DatasetCause::OwnLengthsTwice { field: name.clone() }.into());
-        }
-    }
-    Ok(())
-}
-
-/// Refuses variable fields with sizes that differ from the first field's, except for fields with separate
-/// own.
+/// Refuses fields that `share` the sizes of field `guide`, the first of them, and differ from it.
 pub(super) fn check_extents(
     names: &[String],
     fields: &[Field],
     guide: usize,
-    own: &[String],
+    share: impl Fn(&String) -> bool,
     samples: usize,
 ) -> Result<()> {
     let Field::Variable(first) = &fields[guide] else { return Ok(()) };
     for (name, field) in names.iter().zip(fields).skip(guide + 1) {
         let Field::Variable(sequences) = field else { continue };
-        if own.contains(name) {
+        if !share(name) {
             continue;
         }
         let differs = |sample: &usize| !sequences.sizes_of(*sample).eq(first.sizes_of(*sample));

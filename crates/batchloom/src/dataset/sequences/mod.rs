@@ -1,20 +1,24 @@
 //! `SequenceDataset`: samples that differ in size, of any rank; padded or packed.
 
 mod field;
+mod lengths;
+mod size_of;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::field::{Field, check_extents, check_own, variable};
+use self::field::{Field, check_extents, variable};
+use self::lengths::{OwnLengths, Shared};
+pub use self::size_of::SizeOf;
 use super::collation::{CollateOptions, Collation, Description, Index, Ragged};
-use super::error::{DatasetCause, LabelsCause};
+use super::error::{DatasetCause, LabelsCause, OffsetCause};
 use super::kind::{EpochKey, Kind, all_of};
 use super::tensors::common_length;
 use crate::batching::error::BatchingCause;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
-    Boundaries, Form, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions, SampleIndex, Segments, Stack,
-    is_integer,
+    Boundaries, Form, Labels, Lengths, Mask, Offsets, OwnLengths as WithOwnLengths, Owners, Pack, Pad,
+    Positions, SampleIndex, Segments, Stack, is_integer,
 };
 use crate::tensor::{Element, Sequences};
 use crate::{ChunkedTensor, Result, memory};
@@ -45,32 +49,10 @@ pub struct SequenceDataset {
     subsamples: bool,
     /// True if batches take the elements of a sample in random order.
     shuffles: bool,
-    /// The names of the fields with separate lengths.
-    own_lengths: Vec<String>,
-}
-
-/// The size of a sample if fields have separate lengths: what rules sort, count and budget by.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SizeOf {
-    /// The largest of its fields: no field of a batch exceeds a budget, padding included.
-    #[default]
-    Max,
-    /// All of its fields together: a budget bounds the longest such sum, times the number of samples.
-    Sum,
-    /// One field, by its name.
-    Field(String),
-}
-
-impl From<&str> for SizeOf {
-    /// The size that `"max"`, `"sum"` or the name of a field stands for.
-    fn from(name: &str) -> Self {
-        match name {
-            "max" => Self::Max,
-            "sum" => Self::Sum,
-            field => Self::Field(field.to_owned()),
-        }
-    }
+    /// The fields with separate lengths.
+    own_lengths: OwnLengths,
+    /// True if batches concatenate samples, whatever the rule.
+    concatenates: bool,
 }
 
 /// Sizes that are given with a name: numbers, or the lengths of a field.
@@ -87,8 +69,9 @@ pub struct SequenceDatasetBuilder {
     fields: Vec<Field>,
     sizes: Option<Vec<u32>>,
     named_sizes: Vec<(String, Named)>,
-    own_lengths: Vec<String>,
+    own_lengths: OwnLengths,
     size_of: SizeOf,
+    concatenates: bool,
 }
 
 crate::brief::debug_in_brief!(SequenceDatasetBuilder, [names, fields, own_lengths, size_of], [sizes]);
@@ -156,7 +139,8 @@ impl SequenceDatasetBuilder {
     }
 
     /// Gives some variable fields separate lengths: the targets of translation differ in length from the
-    /// sources. Batches hold a mask and the lengths of each, named for it: `target_mask` and `target_lengths`.
+    /// sources. Padded batches hold a mask and the lengths of each, named for it: `target_mask` and `target_lengths`.
+    /// Concatenated ones hold the place where each sample begins, and the number of elements, int64: `target_offsets`.
     ///
     /// ```
     /// use batchloom::dataset::Sequences;
@@ -176,8 +160,50 @@ impl SequenceDatasetBuilder {
     /// ```
     #[must_use]
     pub fn own_lengths<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.own_lengths = names.into_iter().map(Into::into).collect();
+        self.own_lengths = OwnLengths::of_each(names.into_iter().map(Into::into));
         self
+    }
+
+    /// Gives some variable fields lengths that they share with each other and with no other field, and these lengths a name:
+    /// the edges of a graph have ends and features, and their number is not the number of nodes. Batches hold one mask, or
+    /// one list of offsets, of that name.
+    ///
+    /// ```
+    /// use batchloom::dataset::Sequences;
+    /// use batchloom::{Loader, SequenceDataset, Tensor};
+    ///
+    /// // A triangle, and two nodes with an edge.
+    /// let ends = Tensor::from_vec(vec![0_i64, 1, 2, 1, 2, 0, 0, 1], &[8])?;
+    /// let dataset = SequenceDataset::new()
+    ///     .slices("x", [vec![1.0_f32, 2.0, 3.0], vec![4.0, 5.0]])?
+    ///     .variable("edge_index", Sequences::along("edge_index", &ends, &[2, 3, 2, 1], 2, 1)?)
+    ///     .slices("weight", [vec![0.1_f32, 0.2, 0.3], vec![0.4]])?
+    ///     .shared_lengths("edges", ["edge_index", "weight"])
+    ///     .concatenated()
+    ///     .build()?;
+    /// let loader = Loader::builder(dataset).batch_size(2).offset_by("edge_index", "x").build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.field("edge_index").map(Tensor::shape), Some(&[2, 4][..]));
+    /// assert_eq!(batch.view::<i64>("edge_index")?, [0, 1, 2, 3, 1, 2, 0, 4]);
+    /// assert_eq!(batch.view::<i64>("edges_offsets")?, [0, 3, 4]);
+    /// assert_eq!(batch.view::<i64>("batch")?, [0, 0, 0, 1, 1]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shared_lengths<N: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        fields: impl IntoIterator<Item = N>,
+    ) -> Self {
+        self.own_lengths.push(name.into(), fields.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Concatenates samples in batches of every rule, as [`Packing`](crate::batching::Packing) does. Default: other rules
+    /// pad.
+    #[must_use]
+    pub fn concatenated(self) -> Self {
+        Self { concatenates: true, ..self }
     }
 
     /// Sets the size of a sample if fields have separate lengths. Default: [`SizeOf::Max`].
@@ -195,15 +221,17 @@ impl SequenceDatasetBuilder {
             self.names.iter().zip(&self.fields).filter_map(variable).collect();
         let counted: Vec<&Sequences> = match &self.size_of {
             SizeOf::Field(wanted) => {
-                let field = fields.iter().find(|(name, _)| *name == wanted);
                 let known = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
                 let none = || DatasetCause::SizeOf { found: wanted.clone(), known };
-                vec![field.ok_or_else(none)?.1]
+                vec![self.own_lengths.find_counted(wanted, &self.names, &self.fields).ok_or_else(none)?]
             }
             // Fields that share their lengths count once.
             SizeOf::Max | SizeOf::Sum => fields
                 .iter()
-                .filter(|(name, _)| **name == self.names[guide] || self.own_lengths.contains(name))
+                .filter(|(name, _)| {
+                    let is_first = |shared: &Shared| shared.fields.first() == Some(*name);
+                    **name == self.names[guide] || self.own_lengths.iter().any(is_first)
+                })
                 .map(|(_, sequences)| *sequences)
                 .collect(),
         };
@@ -222,22 +250,26 @@ impl SequenceDatasetBuilder {
     /// [`Kind::Argument`](crate::Kind::Argument) if a name is given twice; [`Kind::Data`](crate::Kind::Data) if there is
     /// not one size for each sample or a length is not below 2^32.
     fn name_sizes(&self, mut sizes: Sizes, guide: usize, own_sizes: bool) -> Result<Sizes> {
-        let mut shared: Option<Arc<[u32]>> = None;
+        let mut found: Vec<(Option<usize>, Arc<[u32]>)> = Vec::new();
         for (place, (name, field)) in self.names.iter().zip(&self.fields).enumerate() {
             let Field::Variable(sequences) = field else { continue };
-            let is_shared = place == guide || !self.own_lengths.contains(name);
+            let lengths = self.own_lengths.place(name);
+            let is_shared = place == guide || lengths.is_none();
             if is_shared && own_sizes {
                 sizes = sizes.named(name)?;
                 continue;
             }
-            let lengths = match shared.clone().filter(|_| is_shared) {
-                Some(lengths) => lengths,
-                None => lengths_of(sequences)?,
-            };
-            if is_shared {
-                shared = Some(Arc::clone(&lengths));
+            let known = found.iter().position(|(of, _)| *of == lengths);
+            if known.is_none() {
+                found.push((lengths, lengths_of(sequences)?));
             }
-            sizes = sizes.with_lengths(name, lengths)?;
+            let (_, lengths) = &found[known.unwrap_or(found.len() - 1)];
+            sizes = sizes.with_lengths(name, Arc::clone(lengths))?;
+        }
+        for Shared { name, fields } in self.own_lengths.iter() {
+            if let Some(field) = fields.first().filter(|_| !self.names.contains(name)) {
+                sizes = sizes.with_alias(name, field)?;
+            }
         }
         self.named_sizes.iter().try_fold(sizes, |sizes, (name, given)| match given {
             Named::Sizes(given) => sizes.with(name, given.as_slice()),
@@ -260,7 +292,7 @@ impl SequenceDatasetBuilder {
         let samples = common_length(&self.names, lengths)?;
         let own = &self.own_lengths;
         let shares =
-            |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)) && !own.contains(name);
+            |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)) && !own.holds(name);
         let fields = || self.names.iter().zip(&self.fields);
         let guide = fields().position(shares).ok_or_else(|| {
             let varies =
@@ -270,8 +302,8 @@ impl SequenceDatasetBuilder {
                 fields => DatasetCause::OwnLengthsOnly { fields },
             }
         })?;
-        check_own(&self.names, &self.fields, own)?;
-        check_extents(&self.names, &self.fields, guide, own, samples)?;
+        own.check(&self.names, &self.fields, samples)?;
+        check_extents(&self.names, &self.fields, guide, |name| !own.holds(name), samples)?;
         // Extents of each varying dimension, and sizes, both twice until they are shared.
         let varying = match &self.fields[guide] {
             Field::Variable(sequences) => sequences.varying().len(),
@@ -308,6 +340,7 @@ impl SequenceDatasetBuilder {
             subsamples: false,
             shuffles: false,
             own_lengths: self.own_lengths,
+            concatenates: self.concatenates,
         })
     }
 }
@@ -374,12 +407,13 @@ impl SequenceDataset {
         let mut forms = fields.map(form).collect::<Result<Vec<_>>>()?;
         let own = forms.len();
         forms.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
-        for name in &self.own_lengths {
-            let describing: [(&str, Arc<dyn Form>); 2] =
-                [("mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))];
-            forms.extend(
-                describing.map(|(what, form)| (format!("{name}_{what}"), self.with_own_lengths(name, form))),
-            );
+        for (place, Shared { name, .. }) in self.own_lengths.iter().enumerate() {
+            let describing: Vec<(&str, Arc<dyn Form>)> = match packs {
+                true => vec![("offsets", Arc::new(Offsets))],
+                false => vec![("mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))],
+            };
+            let own = |inner| Arc::new(WithOwnLengths { inner, place }) as Arc<dyn Form>;
+            forms.extend(describing.into_iter().map(|(what, form)| (format!("{name}_{what}"), own(form))));
         }
         let descriptions = self.descriptions(&forms)?;
         let variable = self.fields.iter().filter_map(|field| match field {
@@ -391,16 +425,29 @@ impl SequenceDataset {
         let (sizes, own_sizes) = (self.sizes.clone(), self.own_sizes);
         let (subsamples, shuffles) = (self.subsamples, self.shuffles);
         let ragged = Ragged { guide: Some(guide.into()), sizes, own_sizes, subsamples, shuffles };
-        let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned();
-        let own_lengths = own_lengths.map(Into::into).collect();
-        let ragged = Some(ragged);
-        Ok(Collation { own, ragged, descriptions, own_lengths, ..Collation::new(forms, index)? })
+        let own_lengths = self.own_lengths.iter().filter_map(|shared| self.sequences(shared.fields.first()?));
+        let own_lengths = own_lengths.cloned().map(Into::into).collect();
+        let (ragged, counted) = (Some(ragged), self.counted());
+        Ok(Collation { own, ragged, descriptions, own_lengths, counted, ..Collation::new(forms, index)? })
+    }
+
+    /// The names by which elements of samples can be counted, with the place of separate lengths.
+    fn counted(&self) -> Vec<(String, Option<usize>)> {
+        let fields = self.names.iter().zip(&*self.fields).filter_map(variable);
+        let mut counted: Vec<_> =
+            fields.map(|(name, _)| (name.clone(), self.own_lengths.place(name))).collect();
+        for (place, Shared { name, .. }) in self.own_lengths.iter().enumerate() {
+            if !self.names.contains(name) {
+                counted.push((name.clone(), Some(place)));
+            }
+        }
+        counted
     }
 
     /// The masks and the lengths among the fields of batches, and the fields that they describe.
     fn descriptions(&self, forms: &[(String, Arc<dyn Form>)]) -> Result<Vec<Description>> {
         let is_held = |name: &String| forms.iter().any(|(held, _)| held == name);
-        let is_shared = |name: &&String| self.sequences(name).is_some() && !self.own_lengths.contains(name);
+        let is_shared = |name: &&String| self.sequences(name).is_some() && !self.own_lengths.holds(name);
         let shared: Vec<String> = self.names.iter().filter(is_shared).cloned().collect();
         let dimensions = self.guide()?.varying().to_vec();
         let of_all =
@@ -410,12 +457,12 @@ impl SequenceDataset {
                 fields: shared.clone(),
                 dimensions: dimensions.clone(),
             });
-        let of_each = self.own_lengths.iter().filter_map(|name| {
+        let of_each = self.own_lengths.iter().filter_map(|Shared { name, fields }| {
             Some(Description {
                 mask: format!("{name}_mask"),
                 lengths: Some(format!("{name}_lengths")),
-                fields: vec![name.clone()],
-                dimensions: self.sequences(name)?.varying().to_vec(),
+                fields: fields.clone(),
+                dimensions: self.sequences(fields.first()?)?.varying().to_vec(),
             })
         });
         Ok(of_all.into_iter().chain(of_each).filter(|description| is_held(&description.mask)).collect())
@@ -431,10 +478,30 @@ impl SequenceDataset {
 
     /// A form of field `name` with its separate lengths, if it has some.
     fn with_own_lengths(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
-        match self.own_lengths.iter().position(|own| own == name) {
-            Some(place) => Arc::new(OwnLengths { inner, place }),
+        match self.own_lengths.place(name) {
+            Some(place) => Arc::new(WithOwnLengths { inner, place }),
             None => inner,
         }
+    }
+
+    /// The fields that models of graphs take beside indices: the number of each element's sample, and the place where each
+    /// sample begins.
+    fn numbers_of_nodes(&self) -> Result<[(&'static str, Arc<dyn Form>); 2]> {
+        let made: [(&str, Arc<dyn Form>); 2] = [("batch", Arc::new(Owners)), ("ptr", Arc::new(Offsets))];
+        match made.iter().find(|(name, _)| self.names.iter().any(|field| field == name)) {
+            Some((name, _)) => Err(OffsetCause::Made { field: (*name).to_owned() }.into()),
+            None => Ok(made),
+        }
+    }
+
+    /// Refuses fields of indices for which nothing tells the dimension of their elements.
+    fn require_dimensions(&self, options: &CollateOptions) -> Result<()> {
+        for (field, _) in &options.offset_by {
+            if self.sequences(field).is_some_and(Sequences::is_guessed) {
+                return Err(DatasetCause::Dimension { field: field.clone() }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The sequences of tokens that a field holds.
@@ -473,10 +540,10 @@ fn form(name: &str, field: &Field, packs: bool, options: &CollateOptions) -> Res
         Field::Variable(sequences) => sequences.clone(),
     };
     if packs {
-        return match sequences.varying() {
-            [0] => Ok(Arc::new(Pack(sequences))),
-            _ => Err(DatasetCause::NotPackable { field: name.to_owned() }.into()),
-        };
+        let dimensions = sequences.varying().len();
+        let pack = Pack::new(sequences);
+        let pack = pack.ok_or_else(|| DatasetCause::NotPackable { field: name.to_owned(), dimensions })?;
+        return Ok(Arc::new(pack));
     }
     let value = options.stored_pad_value(name, sequences.values().dtype())?;
     Ok(Arc::new(Pad { sequences, value, side: options.pad_side }))
@@ -495,14 +562,21 @@ impl Kind for SequenceDataset {
         Some(self.sizes.clone())
     }
 
+    fn is_concatenated(&self) -> bool {
+        self.concatenates
+    }
+
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         if !self.own_sizes && rule.limit(Some(&self.sizes)).is_some() {
-            return Err(DatasetCause::ForeignSizes { rule: rule.name() }.into());
+            return Err(match self.own_lengths.iter().next() {
+                Some(Shared { name, .. }) => {
+                    DatasetCause::OwnLengthsCut { rule: rule.name(), name: name.clone() }.into()
+                }
+                None => DatasetCause::ForeignSizes { rule: rule.name() }.into(),
+            });
         }
-        let packs = rule.packs();
-        if let (true, Some(name)) = (packs, self.own_lengths.first()) {
-            return Err(DatasetCause::OwnLengthsPacked { field: name.clone() }.into());
-        }
+        let packs = self.concatenates || rule.packs();
+        self.require_dimensions(options)?;
         let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
             true => vec![
                 ("cu_seqlens", Arc::new(Boundaries)),
@@ -513,6 +587,9 @@ impl Kind for SequenceDataset {
                 vec![("attention_mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))]
             }
         };
+        if packs && !options.offset_by.is_empty() {
+            described.extend(self.numbers_of_nodes()?);
+        }
         described.push(("index", Arc::new(SampleIndex)));
         if let Some(field) = &options.labels {
             if options.slots.iter().any(|(name, _)| name == field) {
@@ -527,7 +604,10 @@ impl Kind for SequenceDataset {
     fn concat(&self, others: &[&dyn Kind]) -> Result<Option<Arc<dyn Kind>>> {
         let Some(others) = all_of::<Self>(others) else { return Ok(None) };
         let each: Vec<&Self> = std::iter::once(self).chain(others).collect();
-        let facts = |dataset: &Self| (dataset.guide, dataset.own_sizes, dataset.subsamples, dataset.shuffles);
+        let facts = |dataset: &Self| {
+            let Self { guide, own_sizes, subsamples, shuffles, concatenates, .. } = dataset;
+            (*guide, *own_sizes, *subsamples, *shuffles, *concatenates)
+        };
         let is_alike = |other: &&Self| {
             (&other.names, &other.own_lengths, facts(other)) == (&self.names, &self.own_lengths, facts(self))
         };
@@ -550,7 +630,7 @@ impl Kind for SequenceDataset {
 
     fn labels(&self, options: &CollateOptions) -> Option<NextTokens> {
         let field = options.labels.as_ref()?;
-        let of_own = self.own_lengths.contains(field).then(|| self.sequences(field)).flatten();
+        let of_own = self.own_lengths.holds(field).then(|| self.sequences(field)).flatten();
         let guide = of_own.or_else(|| self.guide().ok())?;
         if self.own_sizes {
             return Some(NextTokens::Next);
