@@ -112,11 +112,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// The share of a limit that a size is, given the share of one element.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a size is at most its limit, and the share of that is 2^28"
-)]
+/// The share of a limit that a size is, given the share of one element: at most 2^28, as a size is at most its limit.
 fn share(size: u32, scale: u64) -> u32 {
     ((u64::from(size) * scale) >> 32) as u32
 }
@@ -128,7 +124,7 @@ fn low(key: u64) -> u32 {
 
 /// The level of a share on a shelf.
 fn level(share: i64) -> u32 {
-    u32::try_from(share * i64::from(LEVELS) >> UNIT_BITS).unwrap_or(0).min(LEVELS - 1)
+    u32::try_from((share * i64::from(LEVELS)) >> UNIT_BITS).unwrap_or(0).min(LEVELS - 1)
 }
 
 /// Bins that are being filled, one after the other.
