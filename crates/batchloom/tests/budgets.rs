@@ -24,7 +24,7 @@ fn mixed(sample: u64, salt: u64) -> u64 {
 /// Numbers that most samples have none of.
 fn images(samples: usize) -> Vec<u32> {
     (0..samples as u64)
-        .map(|sample| if mixed(sample, 1) % 3 == 0 { mixed(sample, 2) as u32 % 9 } else { 0 })
+        .map(|sample| if mixed(sample, 1).is_multiple_of(3) { mixed(sample, 2) as u32 % 9 } else { 0 })
         .collect()
 }
 

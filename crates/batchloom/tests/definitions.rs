@@ -63,7 +63,7 @@ proptest! {
     ) {
         let rule = CostOptimal::new(cost).multiple_of(multiple_of).unwrap();
         let rule = max_tokens.map_or(rule, |tokens| rule.max_tokens(tokens + 8).unwrap());
-        let rule = max_samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap());
+        let rule = max_samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
         let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build().unwrap();
         let price = |lengths: &[u32]| {
             let longest = u64::from(lengths[0]).next_multiple_of(u64::from(multiple_of));
@@ -98,7 +98,7 @@ proptest! {
     ) {
         let rule = CostOptimal::new(cost);
         let rule = max_tokens.map_or(rule, |tokens| rule.max_tokens(tokens).unwrap());
-        let rule = max_samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap());
+        let rule = max_samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
         let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build().unwrap();
         sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
         let mut least = vec![0.0_f64; sizes.len() + 1];

@@ -80,7 +80,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             let rule = CostOptimal::new(cost).oversize(oversize).pool(pool).unwrap();
             let rule = rule.multiple_of(multiple).unwrap();
             let rule = tokens.map_or(rule, |tokens| rule.max_tokens(tokens as u64).unwrap());
-            samples.map_or(rule.clone(), |samples| rule.max_samples(samples as u64).unwrap()).into()
+            samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
         },
     );
     let policies = [PackedOversize::Split, PackedOversize::Truncate, PackedOversize::Drop];

@@ -45,7 +45,7 @@ fn cost_optimal() -> impl Strategy<Value = Rule> {
             let rule = CostOptimal::new(CostModel::new(fixed, token, pair).unwrap()).oversize(policy);
             let rule = rule.pool(pool).unwrap();
             let rule = tokens.map_or(rule, |tokens| rule.max_tokens(tokens).unwrap());
-            samples.map_or(rule.clone(), |samples| rule.max_samples(samples).unwrap()).into()
+            samples.map_or(rule, |samples| rule.max_samples(samples).unwrap()).into()
         },
     )
 }

@@ -112,7 +112,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// The share of a limit that a size is, given the share of one element.
+/// The share of a limit that a size is, given the share of one element: at most 2^28, as a size is at most its limit.
 fn share(size: u32, scale: u64) -> u32 {
     ((u64::from(size) * scale) >> 32) as u32
 }
