@@ -199,7 +199,7 @@ proptest! {
         let selection = Selection::list(&picked, graphs.len() as u64).unwrap();
         for (dataset, samples) in [
             (joined.select(&selection).unwrap(), picked.clone()),
-            (part(&graphs).select(&selection).unwrap(), picked.clone()),
+            (part(&graphs).select(&selection).unwrap(), picked),
             (joined, (0..graphs.len() as u64).collect()),
         ] {
             let whole = Loader::builder(dataset).offset_by("edge_index", "edges").batch_size(3).build().unwrap();

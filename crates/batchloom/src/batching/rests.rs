@@ -93,8 +93,13 @@ pub(super) fn fill_rows(full: &[Part], bins: &[Part], ends: &[u32], limits: RowL
     let (kept, given) = by_use.split_at(kept);
     let mut fillers = Fillers::new(given.iter().flat_map(|&(_, bin)| &bins[range(bin)]).copied().collect());
     let mut rows = Rows { limits, full: RowList::default(), partial: RowList::default() };
-    full.iter().for_each(|&part| rows.push(&mut vec![part]));
     let mut row = Vec::new();
+    for &part in full {
+        row.clear();
+        row.push(part);
+        fillers.fill(&mut row, limits);
+        rows.push(&mut row);
+    }
     // Large gaps take large fillers.
     for &(_, bin) in kept.iter().rev() {
         row.clear();
