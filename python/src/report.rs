@@ -23,6 +23,7 @@ type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, Option<f64>,
 
 /// Compares rules on sizes, or the usual rules.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
 pub(crate) fn compare(
     py: Python<'_>,
     sizes: GivenSizes<'_>,

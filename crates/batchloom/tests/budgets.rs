@@ -80,7 +80,7 @@ fn of_budget(parts: &Parts, sizes: &Sizes, name: &str) -> Vec<u64> {
     each.map(size).map(u64::from).collect()
 }
 
-/// What a budget counts of a batch, by definition.
+/// The elements that a budget counts of a batch, by definition.
 fn counted(parts: &Parts, rule: &Rule, sizes: &Sizes, name: &str) -> u64 {
     let each = of_budget(parts, sizes, name);
     let pads = name == "length" && !matches!(rule, Rule::Packing(_)) && option(rule, "count") != "real";

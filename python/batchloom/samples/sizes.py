@@ -75,11 +75,11 @@ class NamedSizes:
 def read_named_sizes(
     given: Any, name: str = "sizes", samples: int | None = None, most_dimensions: int = 1
 ) -> NamedSizes | None:
-    """Return sizes that a user gives: one for each sample, or a dict of such, the first of which rules sort by.
+    """Return sizes that a user gives: one for each sample, or a dict of several by name. Rules sort by the first.
 
     Raises:
         ArgumentError: The dict is empty, or a name is no text.
-        DataError: The sizes are no sizes, as :func:`check_sizes` says.
+        DataError: The sizes are refused by :func:`check_sizes`.
         DTypeError: The sizes are not numbers.
     """
     if given is None or isinstance(given, NamedSizes):

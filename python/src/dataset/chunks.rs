@@ -55,7 +55,7 @@ pub(super) enum ChunkObject {
 pub(super) fn in_chunks(
     reader: ChunkObject,
     chunk_sizes: &Tensor,
-    lengths: Option<GivenSizes<'_>>,
+    lengths: Option<&GivenSizes<'_>>,
     variable: Option<Vec<String>>,
     skips: bool,
     chunks_open: Option<u64>,
@@ -75,7 +75,7 @@ pub(super) fn in_chunks(
     if let Some(memory) = memory {
         dataset = dataset.memory(memory);
     }
-    if let Some(lengths) = &lengths {
+    if let Some(lengths) = lengths {
         dataset = add_sizes(dataset, lengths)?;
     }
     if let Some(variable) = variable {

@@ -477,7 +477,7 @@ pub(super) fn on_demand(
     processes: Option<Py<Processes>>,
     whole: bool,
     samples: u64,
-    own_sizes: Option<GivenSizes<'_>>,
+    own_sizes: Option<&GivenSizes<'_>>,
     variable: Option<Vec<String>>,
     skips: bool,
 ) -> PyResult<Dataset> {
@@ -491,7 +491,7 @@ pub(super) fn on_demand(
         done: Arc::default(),
     };
     let mut dataset = MapDataset::with_reader(Arc::new(reader), samples);
-    if let Some(own) = &own_sizes {
+    if let Some(own) = own_sizes {
         dataset = add_sizes(dataset, own)?;
     }
     if let Some(variable) = variable {

@@ -204,6 +204,7 @@ impl Dataset {
     /// Samples that an object of Python makes on demand, in threads of the engine or (`remote`) in processes: see
     /// batchloom/dataset/map/map_dataset.py.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn on_demand(
         reader: Py<PyAny>,
         processes: Option<Py<Processes>>,
@@ -213,11 +214,12 @@ impl Dataset {
         variable: Option<Vec<String>>,
         skips: bool,
     ) -> PyResult<Self> {
-        map::on_demand(reader, processes, whole, samples, sizes, variable, skips)
+        map::on_demand(reader, processes, whole, samples, sizes.as_ref(), variable, skips)
     }
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn in_chunks(
         reader: chunks::ChunkObject,
         chunk_sizes: &Tensor,
@@ -227,7 +229,7 @@ impl Dataset {
         chunks_open: Option<u64>,
         memory: Option<u64>,
     ) -> PyResult<Self> {
-        chunks::in_chunks(reader, chunk_sizes, lengths, variable, skips, chunks_open, memory)
+        chunks::in_chunks(reader, chunk_sizes, lengths.as_ref(), variable, skips, chunks_open, memory)
     }
 
     /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.

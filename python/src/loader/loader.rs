@@ -29,6 +29,9 @@ use crate::state::{read_state, write_state};
 #[derive(Debug)]
 pub(crate) struct Loader(batchloom::Loader, Skipped);
 
+/// The kind of a mask of attention, its window, the field with prefixes, the size of a block, and whether gradients need it.
+type MaskOptions = (String, Option<u32>, Option<String>, u32, bool);
+
 #[pymethods]
 impl Loader {
     #[new]
@@ -61,7 +64,7 @@ impl Loader {
         pad_edges: Vec<String>,
         left_out: Vec<String>,
         loss: Option<&str>,
-        block_mask: Option<(String, Option<u32>, Option<String>, u32, bool)>,
+        block_mask: Option<MaskOptions>,
         offset_by: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())

@@ -89,7 +89,7 @@ named!(PackingOrder, "order", {
 });
 
 /// Batches that are concatenations of samples, as full as they can be.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Packing {
     max_tokens: MaxTokens,
     max_samples: Option<u32>,
@@ -100,8 +100,8 @@ pub struct Packing {
     rests: Rests,
 }
 
-/// The options as fingerprints have them.
-#[derive(Serialize)]
+/// The options as fingerprints have them. Rules with the same facts are equal.
+#[derive(PartialEq, Serialize)]
 struct Facts<'a> {
     max_tokens: &'a MaxTokens,
     max_samples: Option<u32>,
@@ -119,9 +119,13 @@ struct Facts<'a> {
 
 impl Serialize for Packing {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let &Self { ref max_tokens, max_samples, pool, order, rests, .. } = self;
-        let (overflow, rows) = (self.policy(), self.row_shape());
-        Facts { max_tokens, max_samples, overflow, pool, order, rows, rests }.serialize(serializer)
+        self.facts().serialize(serializer)
+    }
+}
+
+impl PartialEq for Packing {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts() == other.facts()
     }
 }
 
@@ -157,8 +161,8 @@ impl Packing {
     /// Makes batches of `rows` bins each, as rows of one shape: see [`RowShape`]. Default: a batch is a bin.
     ///
     /// A row has places for [`max_samples`](Self::max_samples) samples, or else for a sixteenth of its elements: at least
-    /// for 64, but for no more than it has elements. Where
-    /// the bins of a pool run out, the last rows of its last batch are empty.
+    /// for 64, but for no more than it has elements. Where the bins of a pool run out, the last rows of its last batch are
+    /// empty.
     ///
     /// ```
     /// use batchloom::batching::{Packing, RowShape, Rule};
@@ -212,6 +216,12 @@ impl Packing {
     #[must_use]
     pub fn oversize(self, oversize: PackedOversize) -> Self {
         Self { oversize: Some(oversize), ..self }
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let &Self { ref max_tokens, max_samples, pool, order, rests, .. } = self;
+        let (overflow, rows) = (self.policy(), self.row_shape());
+        Facts { max_tokens, max_samples, overflow, pool, order, rows, rests }
     }
 
     /// The treatment of a sample that is larger than a bin.

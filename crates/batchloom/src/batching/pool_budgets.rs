@@ -18,7 +18,7 @@ pub(crate) struct BudgetFacts {
 pub(crate) struct PoolBudgets<'a> {
     /// The budgets, in the order of their names.
     pub(crate) facts: &'a [BudgetFacts],
-    /// The sizes of the first sample by each budget, those of the second, and so on.
+    /// The sizes of each sample by each budget, sample after sample.
     pub(crate) rows: &'a [u32],
 }
 

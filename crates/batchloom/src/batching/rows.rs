@@ -54,7 +54,7 @@ fn mix_bins(bins: &PoolBatches, mixed: usize) -> PoolBatches {
     let number = |bin: usize| {
         let first = start(bin);
         let begin = bins.starts.get(first).copied().unwrap_or(0);
-        xxh3_64(&(u64::from(bins.places[first]) << 32 | u64::from(begin)).to_le_bytes())
+        xxh3_64(&((u64::from(bins.places[first]) << 32) | u64::from(begin)).to_le_bytes())
     };
     let mut order: Vec<(u64, usize)> = (0..mixed).map(|bin| (number(bin), bin)).collect();
     order.sort_unstable();

@@ -130,7 +130,7 @@ impl TokenBudget {
         }
     }
 
-    /// What a budget counts of a batch of `samples`, given the longest of them and the sum of their sizes.
+    /// The elements that a budget counts of a batch of `samples`, given the longest of them and the sum of their sizes.
     fn counted(&self, facts: &BudgetFacts, samples: u64, longest: u32, sum: u64) -> u64 {
         match self.count == Count::Padded && facts.is_padded {
             true => round_up(longest, self.sorting.multiple_of).saturating_mul(samples),

@@ -1,8 +1,8 @@
 //! Bins with several limits, filled one after the other.
 //!
 //! Best fit by one limit makes bins of samples of one kind: full of text and without images, or the other way round. So
-//! each bin takes its part of every kind. Samples are of the kind of the budget of which they take the largest share, and
-//! large or small. The bins that are left to make are at least the largest sum of shares that is left: the bound of
+//! each bin takes its part of every kind. The kind of a sample is the budget that it takes the largest share from, large
+//! samples apart. The bins that are left to make are at least the largest sum of shares that is left: the bound of
 //! linear programming. A bin takes that part of each kind, in the order of the pool, and then the largest samples that
 //! fit what is free, the budget that binds first.
 //!
@@ -28,7 +28,7 @@ const MOST_SAMPLES: u32 = 1 << UNIT_BITS;
 
 /// The samples that fill up a bin at most, and those that are looked at in vain for each.
 const FILLING: usize = 16;
-const LOOKS: usize = 8;
+const LOOKS: usize = 16;
 
 /// The bin of each sample of a pool. None exceeds a limit alone, and no limit exceeds 2^28. A bin holds at most
 /// `max_samples`. Samples come in the order of the pool, or (`decreasing`) from the largest to the smallest.
@@ -46,9 +46,9 @@ struct Items<'a> {
     limits: Vec<u32>,
     /// The share of each limit that one element takes.
     scales: Vec<u64>,
-    /// The sizes of the first sample by each limit, those of the second, and so on.
+    /// The sizes of each sample by each limit, sample after sample.
     sizes: Cow<'a, [u32]>,
-    /// For each sample: twice the limit of which it takes the largest share, and one more if it is large; and this share.
+    /// For each sample: twice the limit that it takes the largest share from, and one more if it is large; and this share.
     kinds: Vec<u8>,
     largest: Vec<u32>,
 }
@@ -59,7 +59,7 @@ impl<'a> Items<'a> {
             pool.facts.iter().map(|facts| u32::try_from(facts.limit).unwrap_or(u32::MAX)).collect();
         let sizes = match max_samples {
             None => Cow::Borrowed(pool.rows),
-            // A limit of samples is a budget of which each takes one.
+            // A limit of samples is a budget that each takes one from.
             Some(most) => {
                 limits.push(most.min(MOST_SAMPLES));
                 pool.each().flat_map(|row| row.iter().copied().chain([1])).collect()
@@ -113,10 +113,6 @@ impl<'a> Items<'a> {
 }
 
 /// The share of a limit that a size is, given the share of one element.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a size is at most its limit, and the share of that is 2^28"
-)]
 fn share(size: u32, scale: u64) -> u32 {
     ((u64::from(size) * scale) >> 32) as u32
 }
@@ -128,7 +124,7 @@ fn low(key: u64) -> u32 {
 
 /// The level of a share on a shelf.
 fn level(share: i64) -> u32 {
-    u32::try_from(share * i64::from(LEVELS) >> UNIT_BITS).unwrap_or(0).min(LEVELS - 1)
+    u32::try_from((share * i64::from(LEVELS)) >> UNIT_BITS).unwrap_or(0).min(LEVELS - 1)
 }
 
 /// Bins that are being filled, one after the other.
@@ -152,7 +148,7 @@ struct Filling<'a> {
     free: Vec<u32>,
     wanted_of_limit: Vec<i64>,
     wanted_of_kind: Vec<i64>,
-    /// The kinds of which the bin may take more, and the limits, that of which most is left first.
+    /// The kinds that the bin may take more from, and the limits in the order of what is left.
     is_open: Vec<bool>,
     limits: Vec<usize>,
 }
@@ -225,7 +221,7 @@ impl<'a> Filling<'a> {
         self.wanted_of_kind.extend(self.left_of_kind.iter().map(part));
     }
 
-    /// Takes samples of the kinds of which the bin lacks most, until it has its part of each to half a sample.
+    /// Takes samples of the kind that the bin lacks most, until it has its part of each to half a sample.
     fn take_wanted(&mut self) {
         self.is_open.fill(true);
         while let Some((kind, lacking)) = self.find_lacking() {
@@ -239,7 +235,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The kind of which the bin lacks most, of those that are tried yet, and the share that it lacks.
+    /// The open kind that the bin lacks most, and the share that it lacks.
     fn find_lacking(&self) -> Option<(usize, i64)> {
         let (mut most, mut found) = (0, None);
         for (kind, (&is_open, &of_kind)) in self.is_open.iter().zip(&self.wanted_of_kind).enumerate() {
@@ -251,7 +247,7 @@ impl<'a> Filling<'a> {
         found.map(|kind| (kind, most))
     }
 
-    /// Takes the largest samples that fit what is free, those of the budget of which most is left first.
+    /// Takes the largest samples that fit what is free, beginning with the budget that most is left of.
     fn fill_up(&mut self) {
         let mut limits = std::mem::take(&mut self.limits);
         limits.sort_by_key(|&limit| Reverse(self.left_of_limit[limit]));

@@ -107,6 +107,7 @@ impl Form for IndexOffset {
 ///
 /// # Errors
 /// The first of them for which the type does not hold the sum, as a text.
+#[expect(clippy::cognitive_complexity, reason = "one loop, written once for each type")]
 fn add(dtype: DType, offset: usize, integers: &mut [u8]) -> std::result::Result<(), String> {
     macro_rules! add {
         ($type:ty) => {{

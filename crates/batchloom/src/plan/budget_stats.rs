@@ -14,7 +14,7 @@ pub struct BudgetStats {
     /// The budgets, in the order of their names.
     #[serde(serialize_with = "as_map")]
     pub budgets: Vec<BudgetFill>,
-    /// The budget of which batches are fullest. No other one decides how many batches there are.
+    /// The budget that batches fill most.
     pub binding: String,
     /// The share of that budget that batches fill.
     pub binding_fill: f64,
@@ -45,7 +45,7 @@ fn as_map<S: Serializer>(budgets: &[BudgetFill], serializer: S) -> Result<S::Ok,
 /// Sums of the sizes of batches by each budget.
 #[derive(Default)]
 pub(super) struct BudgetSums {
-    /// What budgets count, and what they would count without padding.
+    /// The sizes as budgets count them, and without padding.
     counted: Vec<u64>,
     real: Vec<u64>,
 }

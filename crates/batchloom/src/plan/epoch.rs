@@ -409,7 +409,7 @@ impl Epoch {
     }
 
     /// The samples of a pool, and the batches that the rule makes of them.
-    fn cut(&self, pool: u64) -> BatchedPool {
+    pub(super) fn cut(&self, pool: u64) -> BatchedPool {
         let recipe = &self.recipe;
         if recipe.options.rule.listed().is_some() {
             let batches = recipe.options.rule.cut(PoolSizes::default());
@@ -522,29 +522,6 @@ impl Epoch {
             tokens += samples[..count].iter().map(size).sum::<u64>();
         }
         tokens
-    }
-
-    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in
-    /// the batch of its first part.
-    pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
-        let splits = self.recipe.options.rule.splits();
-        // Parts that are continued have their elements once they are dealt.
-        let continues = self.recipe.options.rule.continues();
-        let made = |pool| match continues {
-            true => self.pool(pool, &[(1, u64::MAX)]).batched,
-            false => Arc::new(self.cut(pool)),
-        };
-        for pool in (0..self.pools()).map(made) {
-            for batch in 0..pool.batches.ends.len() {
-                let mut samples = pool.samples(batch);
-                if splits {
-                    let starts = pool.batches.starts.get(pool.range(batch)).unwrap_or_default();
-                    let mut starts = starts.iter();
-                    samples.retain(|_| starts.next().is_none_or(|&start| start == 0));
-                }
-                take(&samples);
-            }
-        }
     }
 
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts

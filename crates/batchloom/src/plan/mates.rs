@@ -1,5 +1,7 @@
 //! The randomness of batches, in two numbers: batch mates that stay together, and lengths that follow the steps.
 
+use std::sync::Arc;
+
 use super::epoch::Epoch;
 use super::pool::length;
 
@@ -33,6 +35,29 @@ impl Epoch {
             self.each_batch(|samples| pairs.count(samples.iter().map(after).collect()));
         }
         pairs.share()
+    }
+
+    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in
+    /// the batch of its first part.
+    pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
+        let splits = self.recipe.options.rule.splits();
+        // Parts that are continued have their elements once they are dealt.
+        let continues = self.recipe.options.rule.continues();
+        let made = |pool| match continues {
+            true => self.pool(pool, &[(1, u64::MAX)]).batched,
+            false => Arc::new(self.cut(pool)),
+        };
+        for pool in (0..self.pools()).map(made) {
+            for batch in 0..pool.batches.ends.len() {
+                let mut samples = pool.samples(batch);
+                if splits {
+                    let starts = pool.batches.starts.get(pool.range(batch)).unwrap_or_default();
+                    let mut starts = starts.iter();
+                    samples.retain(|_| starts.next().is_none_or(|&start| start == 0));
+                }
+                take(&samples);
+            }
+        }
     }
 
     fn uniform_mates(&self, next: &Self, pairs: &mut Pairs) {

@@ -12,6 +12,8 @@ mod chunk_pools;
 mod chunk_reads;
 mod chunk_stats;
 mod conflicts;
+#[cfg(feature = "report")]
+mod dealt;
 mod epoch;
 pub(crate) mod error;
 mod fill;

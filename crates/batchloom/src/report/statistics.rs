@@ -137,7 +137,7 @@ fn name_budget_stats(stats: &BudgetStats) -> [(&'static str, Value, &'static str
     ]
 }
 
-/// How full batches are by each budget, as people read it.
+/// The fill of each budget, as people read it.
 fn name_fills(budgets: &[BudgetFill]) -> String {
     let fills = budgets.iter().map(|budget| format!("{} {:.1}%", budget.name, budget.fill * 100.0));
     fills.collect::<Vec<_>>().join(", ")
