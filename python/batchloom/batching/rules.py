@@ -208,7 +208,7 @@ class Packing:
             as ``{"text": 8192, "patches": 16384, "images": 48}``. A batch exceeds none of them. (Names are those of
             fields that vary in length, and of the ``sizes`` of a dataset.)
         max_samples: The most samples in a batch, or in a row. ``None`` takes any number in a batch. In a row it takes a
-            sixteenth of ``max_tokens``: at least 64, but no more than ``max_tokens``.
+            sixteenth of ``max_tokens``: at least 64. A row has places for no more than ``max_tokens``.
         oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"drop"``, ``"truncate"``, or
             ``"split"``, which divides it in parts and loses no element. ``plan.stats()`` counts samples left out and
             split, and elements cut off. ``None`` is ``"error"``, or ``"split"`` where rests are continued. What is cut
@@ -225,9 +225,10 @@ class Packing:
             samples of a pool run out, the last rows of its last batch hold padding alone. ``None`` makes batches of one
             pack each, which differ in length.
         rests: Treatment of what a row, or a batch, has no room for. ``"continue"`` delivers the rest of a sample in a
-            later row of the same epoch: rows are full, but for the last batch of an epoch, which ``drop_last=True``
-            leaves out. Every row begins with a sample or with a rest. ``position_ids`` of a rest go on from the sample,
-            and the label of the last token of a part is the first token of the rest.
+            later row of the same epoch: rows are full, but for one batch of an epoch (the last one, unless ``balance``
+            moves it; with ``shard_size`` one of each shard), which ``drop_last=True`` leaves out. Every row begins with
+            a sample or with a rest. ``position_ids`` of a rest go on from the sample, and the label of the last token
+            of a part is the first token of the rest.
 
     Raises:
         ArgumentError: A number is out of range, or a name is unknown.

@@ -92,6 +92,8 @@ class Fields:
         self.offset_by = [(name, field.offset_by) for name, field in given.items() if field.offset_by is not None]
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
         # Fields of samples on demand are known with the first block.
+        if self.side == "left" and isinstance(rule, Packing) and rule.rows is not None:
+            raise ArgumentError('pad_side is "left", and rows are padded after their last sample; expected "right"')
         self._padded = self._find_padded()
         self._require_padded()
 

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import batchloom._native as engine
 from batchloom.arguments import Shuffle, count_used, integer
-from batchloom.batching.rules import Rule
+from batchloom.batching.rules import Packing, Rule
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.mixture import Mixture
 from batchloom.errors import ArgumentError, many
@@ -72,6 +72,11 @@ class BatchSampler(PlanAttributes, EpochSampler):
         if options.get("ban") is not None:
             raise ArgumentError(
                 "ban is given, and lists of samples hold no weights; expected DataLoader(..., ban=...), or None"
+            )
+        if isinstance(batching, Packing) and (batching.oversize == "split" or batching.rests == "continue"):
+            raise ArgumentError(
+                f"{batching} divides samples among batches, and lists of samples name no parts; expected DataLoader, or "
+                "a rule that keeps samples whole"
             )
         PlanOptions.from_keywords("BatchSampler", shuffle, options)
         samples, sizes = _count_samples(data)

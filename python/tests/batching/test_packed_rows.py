@@ -428,6 +428,45 @@ def test_labels_that_are_counted_whole_and_continued():
         bl.DataLoader(dataset, batching=rule, label_counts=[2])
 
 
+def test_a_row_has_no_more_places_than_elements():
+    (batch,) = bl.DataLoader(batching.dataset([2, 3]), batching=bl.Packing(8, rows=1, max_samples=10**9))
+    assert batch["index"].shape == (1, 8)
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+@pytest.mark.parametrize("pool", [None, 40])
+def test_the_batch_with_padding_is_the_last(rows, pool):
+    sizes = numpy.random.default_rng(8).integers(0, 30, 200).tolist()
+    rule = bl.Packing(16, rows=rows, rests="continue", pool=pool)
+    for seed in range(20):
+        batches = list(bl.DataLoader(batching.dataset(sizes), batching=rule, shuffle=True, seed=seed))
+        assert all((batch["segment_ids"] > 0).sum() == 16 * (rows or 1) for batch in batches[:-1])
+
+
+def test_lists_of_samples_name_no_parts():
+    for rule in (bl.Packing(4, rests="continue"), bl.Packing(4, oversize="split")):
+        with pytest.raises(bl.ArgumentError, match="lists of samples name no parts"):
+            bl.BatchSampler([3, 7, 2], batching=rule)
+
+
+def test_rows_are_padded_after_their_samples():
+    with pytest.raises(bl.ArgumentError, match='pad_side is "left"'):
+        bl.DataLoader(batching.dataset([3]), batching=bl.Packing(4, rows=1), pad_side="left")
+
+
+def test_indices_of_samples_that_are_cut_are_refused():
+    dataset = bl.SequenceDataset(parent=[[1, 1, 1], [0, 0]])
+    for rule in (bl.Packing(4, rests="continue"), bl.Packing(4, oversize="truncate")):
+        with pytest.raises(bl.ArgumentError, match="offset_by"):
+            bl.DataLoader(dataset, batching=rule, fields={"parent": bl.Field(offset_by="parent")})
+
+
+def test_a_field_named_as_the_mask():
+    dataset = bl.SequenceDataset(x=[[1, 2], [3]], block_mask=[1, 2])
+    with pytest.raises(bl.ArgumentError, match="block_mask"):
+        bl.DataLoader(dataset, batching=bl.Packing(4), block_mask="causal")
+
+
 def test_groups_are_not_continued():
     dataset = bl.GroupDataset([0, 0, 1], x=[1.0, 2.0, 3.0], layout="concatenated")
     with pytest.raises(bl.ArgumentError):

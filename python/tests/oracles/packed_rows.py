@@ -47,7 +47,7 @@ def check(batch, rule, names=("x",), value=0):
 def capacity(rule):
     """The number of samples that a row has places for."""
     tokens = rule.max_tokens
-    return rule.max_samples or min(max(-(-tokens // 16), 64), tokens)
+    return min(rule.max_samples or max(-(-tokens // 16), 64), tokens)
 
 
 def elements(batches, name="x"):

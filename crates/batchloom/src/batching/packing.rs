@@ -161,7 +161,7 @@ impl Packing {
     /// Makes batches of `rows` bins each, as rows of one shape: see [`RowShape`]. Default: a batch is a bin.
     ///
     /// A row has places for [`max_samples`](Self::max_samples) samples, or else for a sixteenth of its elements: at least
-    /// for 64, but for no more than it has elements. Where the bins of a pool run out, the last rows of its last batch are
+    /// for 64, but for no more than it has elements, whatever is set. Where the bins of a pool run out, the last rows of its last batch are
     /// empty.
     ///
     /// ```
@@ -196,7 +196,8 @@ impl Packing {
 
     /// Sets what happens to what a row, or a bin, has no room for. Default: [`Rests::None`].
     ///
-    /// With [`Rests::Continue`] pools end where a batch is full, and only the last batch of an epoch has padding. Samples
+    /// With [`Rests::Continue`] pools end where a batch is full, and one batch of an epoch has padding, or one of each shard.
+    /// Samples
     /// longer than a row are continued too, unless [`oversize`](Self::oversize) is set. Plans refuse it with several budgets.
     #[must_use]
     pub fn rests(self, rests: Rests) -> Self {
@@ -455,7 +456,8 @@ impl PoolRule for Packing {
 
     fn row_shape(&self) -> Option<RowShape> {
         let samples = self.max_samples.unwrap_or_else(|| default_samples(self.capacity()));
-        self.rows.map(|rows| RowShape { rows, tokens: self.capacity(), samples })
+        let (tokens, samples) = (self.capacity(), samples.min(self.capacity()));
+        self.rows.map(|rows| RowShape { rows, tokens, samples })
     }
 
     fn counts_real(&self) -> bool {

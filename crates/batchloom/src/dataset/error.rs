@@ -64,7 +64,7 @@ causes! {
         #[error(
             "own_lengths: {rule} truncates or splits samples by one length, and {name} has lengths of its own, so that the \
              parts of a sample would not belong together; expected oversize \"error\", or another policy that keeps samples \
-             whole"
+             whole, and rests \"none\""
         )]
         OwnLengthsCut { rule: &'static str, name: String } is Argument of "oversize",
         #[error(
@@ -91,8 +91,11 @@ causes! {
         GroupTooLong { group: u64, rows: u32, max_rows: u32 } is Data of "max_rows",
         #[error("field {field} has {found} rows for {expected} ids; expected a row for each id")]
         RowsOfIds { field: String, found: usize, expected: usize } is Data,
-        #[error("oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"")]
-        SplitGroups is Argument of "oversize",
+        #[error(
+            "{rule} with oversize \"split\" or rests \"continue\" would divide groups; expected oversize \"error\" or \
+             \"truncate\", and rests \"none\""
+        )]
+        SplitGroups { rule: &'static str } is Argument of "oversize",
         #[error("Packing makes batches without padding; expected layout \"concatenated\", or another rule")]
         PackedGroups is Argument of "layout",
     }
@@ -126,6 +129,11 @@ causes! {
              Packing without rows"
         )]
         Rows { field: String } is Argument of "offset_by",
+        #[error(
+            "offset_by: {rule} truncates or splits samples, and indices of field {field} may point to what a part does not \
+             have; expected oversize \"error\", or another policy that keeps samples whole, and rests \"none\""
+        )]
+        Cut { field: String, rule: &'static str } is Argument of "offset_by",
         #[error("field {field} has the name of a field that offset_by adds to batches; expected another name")]
         Made { field: String } is Argument of "offset_by",
     }
@@ -185,8 +193,8 @@ causes! {
     /// The causes of errors about block masks.
     enum MaskCause {
         #[error(
-            "block_mask: batches of rule {rule} are no packs, and its samples are rows of their own; expected Packing, \
-             or a stream of tokens"
+            "block_mask: rule {rule} makes no packs, whose samples must not see each other; expected Packing, or a stream \
+             of tokens"
         )]
         NotPacked { rule: &'static str } is Argument of "block_mask",
         #[error("block_mask: prefix is {field:?}, and pieces of a stream have no such field; expected no prefix")]

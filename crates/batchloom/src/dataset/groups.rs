@@ -323,7 +323,7 @@ impl Kind for GroupDataset {
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let packs = self.is_concatenated();
         if rule.splits() {
-            return Err(DatasetCause::SplitGroups.into());
+            return Err(DatasetCause::SplitGroups { rule: rule.name() }.into());
         }
         if rule.packs() && !packs {
             return Err(DatasetCause::PackedGroups.into());

@@ -7,6 +7,9 @@ use super::error::MaskCause;
 use crate::Result;
 use crate::collate::{DocumentMask, Form, MaskPart, PackMask, Prefix, is_integer};
 
+/// The name that the arrays have together, in batches of other languages.
+const WHOLE: &str = "block_mask";
+
 impl Collation {
     /// The field with the lengths of prefixes that a mask names, if it names one.
     ///
@@ -49,8 +52,8 @@ impl Collation {
         form: impl Fn(MaskPart) -> Arc<dyn Form>,
     ) -> Result<Self> {
         let parts = MaskPart::of(mask);
-        if let Some((name, _)) = parts.clone().find(|(name, _)| self.names.iter().any(|other| other == name))
-        {
+        let mut taken = parts.clone().map(|(name, _)| name).chain([WHOLE]);
+        if let Some(name) = taken.find(|name| self.names.iter().any(|other| other == name)) {
             return Err(MaskCause::Field { field: name.to_owned() }.into());
         }
         let added = parts.clone().map(|(name, _)| name.to_owned());

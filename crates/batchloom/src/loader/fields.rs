@@ -54,6 +54,10 @@ impl Fields {
         let options = collation.with_typed_padding(options)?;
         let slotted = collation.with_slots(&options)?;
         let labels = options.loss.map(|loss| slotted.find_labels(loss)).transpose()?;
+        let cuts = plan.rule().limit(plan.options().sizes.as_ref()).is_some();
+        if let Some((field, _)) = options.offset_by.first().filter(|_| cuts) {
+            return Err(OffsetCause::Cut { field: field.clone(), rule: plan.rule().name() }.into());
+        }
         let cast = with_mask(slotted, &options)?.cast(&options)?;
         let fields = Self::with_marks(cast.with_offsets(&options)?, plan, None)?;
         let fields = fields.with_loss(options.loss, labels, Arc::default())?;

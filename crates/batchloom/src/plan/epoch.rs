@@ -355,6 +355,9 @@ impl Epoch {
         let mut pool = DealtPool { first, dealt: None, batched };
         pool.dealt = self.arrange(place, &pool, worlds);
         if self.recipe.options.rule.continues() {
+            if !self.recipe.options.balance && !self.recipe.is_homogeneous() {
+                pool.end_with_partial(self.full_pools(1).map_or(0, |pools| pools.batch));
+            }
             pool.order_parts();
         }
         pool

@@ -68,6 +68,16 @@ impl DealtPool {
         (0..self.len()).flat_map(|dealt| held(self.batch(dealt)).map(move |index| (dealt, index))).collect()
     }
 
+    /// Deals the last batch that the rule made last, if it has fewer than `full` elements.
+    pub(super) fn end_with_partial(&mut self, full: u64) {
+        let Some(last) = self.batched.batches.ends.len().checked_sub(1) else { return };
+        let taken = &self.batched.batches.taken[self.batched.range(last)];
+        let is_partial = taken.iter().map(|&taken| u64::from(taken)).sum::<u64>() < full;
+        if let (true, Some(dealt)) = (is_partial, &mut self.dealt) {
+            dealt.sort_by_key(|dealt| length(u64::from(dealt.batch)) == last);
+        }
+    }
+
     /// Gives the parts of each sample its elements in the order in which batches are dealt.
     pub(super) fn order_parts(&mut self) {
         let order: Vec<usize> = (0..self.len()).map(|place| self.batch(place)).collect();
