@@ -75,8 +75,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
             )
         if isinstance(batching, Packing) and (batching.oversize == "split" or batching.rests == "continue"):
             raise ArgumentError(
-                f"{batching} divides samples among batches, and lists of samples name no parts; expected DataLoader, or "
-                "a rule that keeps samples whole"
+                f"{batching} divides samples among batches, and lists of samples name no parts; expected DataLoader "
+                "or a rule that keeps samples whole"
             )
         PlanOptions.from_keywords("BatchSampler", shuffle, options)
         samples, sizes = _count_samples(data)
