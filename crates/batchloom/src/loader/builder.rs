@@ -284,7 +284,7 @@ impl LoaderBuilder {
     /// let mask = DocumentMask::new(MaskKind::Causal).block_size(2)?;
     /// let loader = Loader::builder(dataset).rule(Packing::new(5)?).block_mask(mask).build()?;
     /// let batch = loader.iter().next().expect("a batch")?;
-    /// assert_eq!(batch.view::<i32>("block_mask_kv_num_blocks")?, [1, 2, 1]);
+    /// assert_eq!(batch.view::<i32>("block_mask_kv_num_blocks")?, [1, 2, 2]);
     /// assert_eq!(batch.view::<i32>("block_mask_first")?, [0, 0, 0, 3, 3]);
     /// # Ok::<(), batchloom::Error>(())
     /// ```

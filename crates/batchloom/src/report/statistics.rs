@@ -63,7 +63,7 @@ impl Stats {
     /// use batchloom::Plan;
     ///
     /// let plan = Plan::builder(12_345).batch_size(64).build()?;
-    /// let samples = plan.stats().statistics()[0];
+    /// let samples = &plan.stats().statistics()[0];
     /// assert_eq!((samples.name, samples.value.to_string()), ("samples", "12,345".to_owned()));
     /// # Ok::<(), batchloom::Error>(())
     /// ```
