@@ -87,7 +87,7 @@ def test_an_option_without_effect_breaks_a_law(monkeypatch, lost):
 
     monkeypatch.setattr(draws.Case, "loader", without)
     with pytest.raises(FindingError, match="repeat it: scripts/campaign --only draws --seed 3 --first"):
-        draws.campaign(Tally("draws", 0), 3, most=60)
+        draws.campaign(Tally("draws", 0), 3, most=300)
 
 
 def test_a_run_that_begins_anew_breaks_a_law(monkeypatch):

@@ -147,7 +147,7 @@ def test_rules() -> None:
         assert (sizes.tolist(), flags, batching) == ([3, 0, 5], (True, True), rule)
     assert (cost, min(lengths)) == (51.0, 1)
     assert bl.TokenBudget(9).max_samples is None
-    assert bl.Packing(9).oversize == "error"
+    assert bl.Packing(9).oversize is None
 
 
 def test_a_calibration() -> None:
