@@ -67,7 +67,6 @@ def test_a_sample_whose_padded_length_exceeds_the_budget_is_named():
             bl.TokenBudget(3, oversize="truncate"),
             ("TokenBudget", "2", "truncation"),
         ),
-        ({"x": [numpy.ones((2, 3)), numpy.ones((2, 4))]}, bl.Packing(30), ("Packing", "field x", "first")),
     ],
     ids=str,
 )
