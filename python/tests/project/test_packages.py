@@ -144,7 +144,7 @@ def test_wheel_is_small_and_has_no_symbols_for_debuggers(wheel):
     assert ".dynsym" in found
     assert not {name for name in found if name.startswith((".debug", ".symtab"))}
     # Linked in parts, as here, a wheel is larger than one of scripts/wheels.
-    assert wheel.stat().st_size < 5.4 * MEGABYTE
+    assert wheel.stat().st_size < 5.6 * MEGABYTE
 
 
 def test_metadata_is_complete(wheel):
