@@ -26,7 +26,7 @@ rules = st.builds(
 
 
 def wholes(rule, sizes):
-    """What batches take of each sample of ``batching.dataset``."""
+    """Return the elements that batches take of each sample of ``batching.dataset``."""
     offsets = numpy.concatenate([[0], numpy.cumsum(sizes, dtype=numpy.int64)]).tolist()
     return {
         sample: list(range(start, start + kept(rule, end - start)))
