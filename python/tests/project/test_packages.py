@@ -22,6 +22,8 @@ BIN = Path(sys.executable).parent
 LICENCES = ("LICENSE-APACHE", "LICENSE-MIT")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 MEGABYTE = 1_000_000
+# The endings of what a source distribution may hold.
+SOURCES = {".rs", ".py", ".pyi", ".toml", ".md", ".lock", ".typed", ".html", ".txt", ""}
 
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(400)]
 
@@ -180,7 +182,7 @@ def test_source_distribution_holds_both_crates_and_both_licences(sdist):
     assert {"crates/batchloom/src/lib.rs", "python/src/lib.rs", "batchloom/py.typed"} <= names
     assert not links
     # Sources alone: 590 files of 4.0 MB, which compress to 1.05. Data, results or pictures would not fit.
-    assert {Path(name).suffix for name in names} <= {".rs", ".py", ".pyi", ".toml", ".md", ".lock", ".typed", ".html", ".txt", ""}
+    assert {Path(name).suffix for name in names} <= SOURCES
     assert sdist.stat().st_size < 1.3 * MEGABYTE
 
 
