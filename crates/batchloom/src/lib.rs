@@ -37,6 +37,7 @@
 pub mod batching;
 mod brief;
 mod collate;
+mod cores;
 pub mod dataset;
 pub mod draws;
 pub mod error;

@@ -10,7 +10,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
-/// Each folder with the folders that it may use. Every file may use `error`, `brief`, `memory`, `named` and `sync`.
+/// Each folder with the folders that it may use. Every file may use `error`, `brief`, `memory`,
+/// `named`, `sync` and `cores`.
 const MAY_USE: [(&str, &[&str]); 11] = [
     ("order", &[]),
     ("draws", &["order"]),
@@ -206,7 +207,7 @@ fn imports_point_one_way() {
         assert!(!files.is_empty(), "there is no folder {name}");
         for (file, used) in files {
             for other in used {
-                let shared = ["error", "brief.rs", "memory.rs", "named.rs", "sync.rs"];
+                let shared = ["error", "brief.rs", "memory.rs", "named.rs", "sync.rs", "cores.rs"];
                 let known = folder(other) == name || [allowed, &shared].concat().contains(&folder(other));
                 assert!(known, "{file} uses {other}; {name} may use {allowed:?}");
             }

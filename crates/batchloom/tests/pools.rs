@@ -265,6 +265,37 @@ fn a_large_set_is_sorted_pool_by_pool() {
     assert!(stats(Pool::Auto).length_correlation.unwrap().abs() < 0.05);
 }
 
+/// Pools that several threads count are the pools of the definition: each holds its samples of the order, batches have
+/// no gaps between pools, and the largest batch of all is first where it is to be.
+// law: L1
+#[test]
+fn many_pools_are_counted_as_each_alone() {
+    let (sizes, in_pool) = (spread(1, 150_000), 700);
+    let order = order(sizes.len(), 9, 0);
+    let rule = TokenBudget::new(8192).unwrap().pool(Pool::Of(in_pool)).unwrap();
+    let plan =
+        |largest| plan(&sizes, rule.clone(), 9).uneven(Uneven::Short).largest_first(largest).build().unwrap();
+    let expected: u64 = order
+        .chunks(in_pool as usize)
+        .map(|pool| {
+            let sizes: Vec<u32> = pool.iter().map(|&sample| sizes[sample as usize]).collect();
+            let alone = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes)).rule(rule.clone());
+            alone.build().unwrap().steps()
+        })
+        .sum();
+    let found = batches(&plan(false));
+    assert_eq!(found.len() as u64, expected);
+    for (pool, samples) in found.concat().chunks(in_pool as usize).zip(order.chunks(in_pool as usize)) {
+        assert_eq!(pool.iter().collect::<BTreeSet<_>>(), samples.iter().collect::<BTreeSet<_>>());
+    }
+    let padded = |batch: &Vec<u64>| {
+        batch.len() as u64 * batch.iter().map(|&sample| u64::from(sizes[sample as usize])).max().unwrap()
+    };
+    let largest = batches(&plan(true));
+    assert_eq!(padded(&largest[0]), largest.iter().map(padded).max().unwrap());
+    assert_eq!(largest.len() as u64, expected);
+}
+
 /// Runs that move are a promise across releases, as are the tokens at which streams with jitter begin.
 #[test]
 fn golden() {

@@ -1,8 +1,6 @@
 //! The options of a loader.
 
-use std::num::NonZero;
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::Arc;
 
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
@@ -15,6 +13,7 @@ use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Loss, Rule};
 use crate::collate::{Channels, DocumentMask, FieldConversion, PadSide, Scalar, Slot};
+use crate::cores::cores;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::error::MaskCause;
 use crate::dataset::{Dataset, InChunks};
@@ -518,11 +517,4 @@ fn check_loss(loss: Option<Loss>, plan: &Plan, index_table: bool) -> Result<()> 
         true => Ok(()),
         false => Err(LoaderCause::LossWithoutCounts { loss: loss.name() }.into()),
     }
-}
-
-/// The cores that this process may use, counted once: the count reads files of the system, which takes longer than all
-/// else that makes a loader of rows.
-fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }

@@ -16,7 +16,9 @@ use super::full_pools::{Border, FullPools, Span};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
 use super::runs::Runs;
+use super::survey::{Look, Survey};
 use crate::batching::{Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes};
+use crate::cores::cores;
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
@@ -38,6 +40,14 @@ const BUDGET_BYTES: usize = 32;
 
 /// The bytes that a pool takes while pools are counted.
 const POOL_BYTES: usize = 32;
+
+/// The most threads that count pools, and the fewest samples for each of them.
+const MOST_THREADS: usize = 8;
+const SAMPLES_PER_THREAD: u64 = 1 << 15;
+
+/// The most samples of an epoch whose pools are kept from counting them on, and the bytes that a sample takes there.
+const MOST_KEPT: u64 = 1 << 16;
+const KEPT_BYTES: usize = 40;
 
 /// The number of samples that are drawn at once.
 const DRAWN: usize = 1024;
@@ -61,17 +71,6 @@ pub(super) struct Epoch {
 }
 
 crate::brief::debug_in_brief!(Epoch, [recipe, number], []);
-
-/// The facts that are known once all pools have been looked at.
-#[derive(Debug)]
-struct Survey {
-    /// The number of batches before each pool, in the order of dealing, and the number of all batches.
-    before: Vec<u64>,
-    /// The pool that is dealt first, in exchange with pool 0.
-    first: u64,
-    /// The only pool, if there is just one.
-    only: Option<Arc<BatchedPool>>,
-}
 
 impl Epoch {
     pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
@@ -252,11 +251,24 @@ impl Epoch {
         if self.recipe.uniform().is_some() {
             return Ok(());
         }
-        let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
         let kept = self.count_kept();
-        let in_pool = self.recipe.in_pool.saturating_mul(most).min(kept);
-        let in_window = if self.pools_in_window > 1 { self.in_pool().min(kept) } else { 0 };
+        let in_pool = self.count_pool_samples();
         let pools = kept.div_ceil(in_pool.max(1));
+        let kept_bytes = if self.keeps_pools() { length(kept) * KEPT_BYTES } else { 0 };
+        let bytes = self.bytes_of_pool().saturating_add(length(pools).saturating_mul(POOL_BYTES));
+        memory::require(bytes.saturating_add(kept_bytes))
+    }
+
+    /// The most samples in a pool of the rule.
+    fn count_pool_samples(&self) -> u64 {
+        let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
+        self.recipe.in_pool.saturating_mul(most).min(self.count_kept())
+    }
+
+    /// The most bytes that the batches of a pool of the epoch take while they are made.
+    fn bytes_of_pool(&self) -> usize {
+        let (kept, in_pool) = (self.count_kept(), self.count_pool_samples());
+        let in_window = if self.pools_in_window > 1 { self.in_pool().min(kept) } else { 0 };
         let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
         let parts = match (self.recipe.sizes_for_rule(), self.recipe.limit()) {
@@ -274,8 +286,7 @@ impl Epoch {
         let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
         let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
         let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
-        let bytes = bytes.saturating_add(window.saturating_mul(WINDOW_BYTES));
-        memory::require(bytes.saturating_add(length(pools).saturating_mul(POOL_BYTES)))
+        bytes.saturating_add(window.saturating_mul(WINDOW_BYTES))
     }
 
     /// The number of batches, each counted once.
@@ -350,8 +361,8 @@ impl Epoch {
             None => self.survey().before[length(place)],
         };
         let pool = self.exchange(place);
-        let only = self.survey.get().and_then(|survey| survey.only.clone());
-        let batched = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
+        let kept = self.survey.get().and_then(|survey| survey.kept.get(length(pool)).cloned());
+        let batched = kept.unwrap_or_else(|| Arc::new(self.cut(pool)));
         let mut pool = DealtPool { first, dealt: None, batched };
         pool.dealt = self.arrange(place, &pool, worlds);
         if self.recipe.options.rule.continues() {
@@ -555,26 +566,38 @@ impl Epoch {
 
     fn survey(&self) -> &Survey {
         self.survey.get_or_init(|| {
-            let (mut counts, mut largest, mut only) = (Vec::new(), (0, 0), None);
-            for pool in 0..self.pools() {
-                let cut = self.cut(pool);
-                counts.push(cut.batches.ends.len() as u64);
-                if self.recipe.options.largest_first {
-                    let most = self.measure_batches(&cut).1.into_iter().max().unwrap_or(0);
-                    largest = if most > largest.0 { (most, pool) } else { largest };
-                }
-                only = (self.pools() == 1).then(|| Arc::new(cut));
-            }
-            if self.recipe.options.largest_first && !counts.is_empty() {
-                counts.swap(0, length(largest.1));
-            }
-            let mut before = vec![0];
-            before.extend(counts.iter().scan(0, |sum, count| {
-                *sum += count;
-                Some(*sum)
-            }));
-            Survey { before, first: largest.1, only }
+            let pools = self.pools();
+            let keeps = |_: &u64| pools == 1 || self.keeps_pools();
+            let kept: Vec<_> = (0..pools).filter(keeps).map(|pool| Arc::new(self.cut(pool))).collect();
+            let look = |pool| match kept.get(length(pool)) {
+                Some(kept) => self.look_at(kept),
+                None => self.look_at(&self.cut(pool)),
+            };
+            let survey = Survey::new(pools, self.count_survey_threads(), look);
+            Survey { kept, ..survey }
         })
+    }
+
+    /// Returns true if all pools are kept once they have been counted.
+    fn keeps_pools(&self) -> bool {
+        self.count_kept() <= MOST_KEPT
+    }
+
+    fn look_at(&self, pool: &BatchedPool) -> Look {
+        let largest = match self.recipe.options.largest_first {
+            true => self.measure_batches(pool).1.into_iter().max().unwrap_or(0),
+            false => 0,
+        };
+        Look { batches: pool.batches.ends.len() as u64, largest }
+    }
+
+    /// The threads that look at the pools: as many as there are cores and memory for, if they have enough to do.
+    fn count_survey_threads(&self) -> usize {
+        let samples = length(self.count_kept() / SAMPLES_PER_THREAD);
+        let most = cores().min(samples).min(length(self.pools())).min(MOST_THREADS);
+        let has_memory =
+            |threads: usize| memory::require(self.bytes_of_pool().saturating_mul(threads)).is_ok();
+        if most > 1 && has_memory(most) { most } else { 1 }
     }
 }
 

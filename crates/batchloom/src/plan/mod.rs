@@ -34,6 +34,7 @@ mod state;
 mod stats;
 mod step;
 mod step_spread;
+mod survey;
 mod update;
 
 pub use bans::{Ban, Banned};

@@ -21,8 +21,8 @@ use std::sync::Mutex;
 use std::{env, iter, panic, thread};
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, PackingOrder, Pool,
-    Rule, Sizes, TokenBudget,
+    Budgets, CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, PackingOrder,
+    Pool, Rests, Rule, Sizes, TokenBudget,
 };
 use batchloom::dataset::{Groups, PartEnd, Selection, Sequences, TextIds, WindowShape};
 use batchloom::draws::{Mix, Weights};
@@ -53,6 +53,7 @@ struct Given {
     ids: Vec<i64>,
     list: Vec<u64>,
     sizes: Sizes,
+    named_sizes: Sizes,
     keys: Keys,
     few_keys: Keys,
     weights: Vec<f64>,
@@ -76,6 +77,8 @@ impl Given {
         let ids: Vec<i64> = (0..SAMPLES as i64).map(|row| row / 3 * 7).collect();
         let list = (0..SAMPLES as u64).rev().collect();
         let sizes = Sizes::new(lengths.clone());
+        let patches: Vec<u32> = lengths.iter().rev().copied().collect();
+        let named_sizes = sizes.clone().named("ids").unwrap().with("patches", patches).unwrap();
         let keys = Keys::new(ids.iter().map(|&id| id as u32).collect());
         let few_keys = Keys::new(ids.iter().map(|&id| id as u32 % 5).collect());
         let weights = lengths.iter().map(|&length| f64::from(length)).collect();
@@ -90,6 +93,7 @@ impl Given {
             ids,
             list,
             sizes,
+            named_sizes,
             keys,
             few_keys,
             weights,
@@ -154,7 +158,7 @@ const CASES: &[Case] = &[
             .map(|&size| u64::from(size))
             .sum())
     }),
-    ("rows", |given| {
+    ("rows of a table", |given| {
         summed(&Loader::builder(given.table()?).batch_size(64).shuffle(true).num_threads(2).build()?)
     }),
     ("one batch of all sequences", |given| {
@@ -192,6 +196,16 @@ const CASES: &[Case] = &[
     }),
     ("packing of parts", |given| {
         given.ruled(Packing::new(2)?.oversize(PackedOversize::Split).pool(Pool::All)?)
+    }),
+    ("rows", |given| given.ruled(Packing::new(64)?.rows(4)?)),
+    ("rows of all, rests continued", |given| {
+        given.ruled(Packing::new(64)?.rows(4)?.rests(Rests::Continue).pool(Pool::All)?)
+    }),
+    ("several budgets", |given| {
+        let budgets = Budgets::new([("ids", 64), ("patches", 90)])?;
+        let plan =
+            Plan::builder(SAMPLES as u64).sizes(given.named_sizes.clone()).rule(Packing::within(budgets)?);
+        counted(&plan.shuffle(true).balance(true).build()?)
     }),
     ("pools of a batch", |given| given.ruled(LengthBuckets::new(2)?.pool(1)?)),
     ("keys", |given| {
