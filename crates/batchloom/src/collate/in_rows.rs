@@ -100,14 +100,19 @@ impl Form for InRows {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let row_bytes = self.row_bytes(members);
+        let place = |member| self.inner.start(members, member);
         let (mut first, mut rest) = (range.start, target);
         while first < range.end {
             let row = members.row_of(first);
-            let end = members.row_members(row).end.min(range.end);
-            let place = |member| self.start(members, member);
-            let stop = if end == range.end { rest.len() } else { place(end) - place(first) };
+            let held = members.row_members(row);
+            let end = held.end.min(range.end);
+            let stop = match end == range.end {
+                true => rest.len(),
+                false => (members.row_of(end) - row) * row_bytes - (place(first) - place(held.start)),
+            };
             let (part, later) = rest.split_at_mut(stop);
-            let bytes = self.inner.start(members, end) - self.inner.start(members, first);
+            let bytes = place(end) - place(first);
             let (data, padding) = part.split_at_mut(bytes.min(stop));
             self.inner.fill(members, first..end, data)?;
             self.pad(padding);

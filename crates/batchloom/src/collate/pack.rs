@@ -96,13 +96,15 @@ impl Form for Pack {
             stack(values, &scattered, target, slots);
             return Ok(());
         }
-        let starts = self.sequences.starts(members.rows(range.clone()));
+        // The samples behind these are the next to be copied, or another thread copies them now.
+        let ahead = range.start..(range.end + AHEAD).min(members.count);
+        let starts = self.sequences.starts(members.rows(ahead.clone()));
         let first = |member: usize| {
             starts[member - range.start] + self.before(band, members, member) + members.start(member)
         };
         let mut rest = target;
         for member in range.clone() {
-            if member + AHEAD < range.end {
+            if member + AHEAD < ahead.end {
                 let bytes = members.length(member + AHEAD) * row;
                 prefetch_rows(values, first(member + AHEAD), bytes);
             }
