@@ -191,6 +191,7 @@ class Dataset:
         sizes: _GivenSizes | None,
         variable: list[str] | None,
         skips: bool,
+        chunks: ItemChunks | None,
     ) -> Dataset: ...
     @staticmethod
     def in_chunks(
@@ -464,6 +465,14 @@ class HostViews:
 @final
 class StopSign:
     def __bool__(self) -> bool: ...
+
+@final
+class ItemChunks:
+    def __new__(
+        cls, object: Any, chunk_sizes: Tensor, chunks_open: int | None, memory: int | None, skips: bool
+    ) -> ItemChunks: ...
+    def counts(self) -> tuple[int, int, int]: ...
+    def chunks_open(self) -> int | None: ...
 
 @final
 class Processes:

@@ -48,6 +48,8 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::groups::{Groups, text_ids};
     #[pymodule_export]
+    use crate::dataset::items::ItemChunks;
+    #[pymodule_export]
     use crate::dataset::map::{StopSign, key_of_sample};
     #[pymodule_export]
     use crate::dataset::part_end::PartEnd;

@@ -51,6 +51,13 @@ pub(super) enum ChunkObject {
     Python(Py<PyAny>),
 }
 
+/// The chunks of some sizes, which are uint64.
+pub(super) fn chunks_of_sizes(sizes: &Tensor) -> PyResult<Chunks> {
+    let sizes = sizes.0.as_slice::<u64>();
+    let sizes = sizes.ok_or_else(|| DataError::new_err("sizes are no compact array of uint64"))?;
+    Ok(Chunks::new(sizes.iter().copied()))
+}
+
 /// A dataset of the samples of chunks that `reader` reads; `chunk_sizes` are uint64.
 pub(super) fn in_chunks(
     reader: ChunkObject,
@@ -61,10 +68,7 @@ pub(super) fn in_chunks(
     chunks_open: Option<u64>,
     memory: Option<u64>,
 ) -> PyResult<Dataset> {
-    let chunk_sizes = chunk_sizes.0.as_slice::<u64>();
-    let chunk_sizes =
-        chunk_sizes.ok_or_else(|| DataError::new_err("sizes are no compact array of uint64"))?;
-    let chunks = Chunks::new(chunk_sizes.iter().copied());
+    let chunks = chunks_of_sizes(chunk_sizes)?;
     let mut dataset = match reader {
         ChunkObject::Python(object) => MapDataset::in_chunks(chunks, PythonChunks(object)),
         ChunkObject::Files(files) => MapDataset::in_chunks(chunks, files.into_source()),

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Dataset;
+use super::items::ItemChunks;
 use super::processes::{ABSENT, Line, MemoryPlace, Processes, Request};
 use super::slots::{SlotPlan, Slots};
 use crate::batching::{GivenSizes, sizes};
@@ -471,7 +472,9 @@ pub(super) fn add_sizes(
     Ok(dataset)
 }
 
-/// A dataset of `samples` samples that `object` makes, in threads of the engine, or in `processes`.
+/// A dataset of `samples` samples that `object` makes, in threads of the engine, or in `processes`, of items that may lie
+/// in `chunks`.
+#[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn on_demand(
     object: Py<PyAny>,
     processes: Option<Py<Processes>>,
@@ -480,6 +483,7 @@ pub(super) fn on_demand(
     own_sizes: Option<&GivenSizes<'_>>,
     variable: Option<Vec<String>>,
     skips: bool,
+    chunks: Option<&ItemChunks>,
 ) -> PyResult<Dataset> {
     let (seen, planned) = (Mutex::default(), Mutex::default());
     let reader = PythonReader {
@@ -491,6 +495,9 @@ pub(super) fn on_demand(
         done: Arc::default(),
     };
     let mut dataset = MapDataset::with_reader(Arc::new(reader), samples);
+    if let Some(chunks) = chunks {
+        dataset = dataset.of_items(Arc::clone(&chunks.0));
+    }
     if let Some(own) = own_sizes {
         dataset = add_sizes(dataset, own)?;
     }

@@ -2,6 +2,7 @@
 
 mod chunks;
 pub(crate) mod groups;
+pub(crate) mod items;
 pub(crate) mod map;
 pub(crate) mod part_end;
 pub(crate) mod processes;
@@ -204,7 +205,7 @@ impl Dataset {
     /// Samples that an object of Python makes on demand, in threads of the engine or (`remote`) in processes: see
     /// batchloom/dataset/map/map_dataset.py.
     #[staticmethod]
-    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    #[expect(clippy::needless_pass_by_value, clippy::too_many_arguments, reason = "extracted from Python")]
     fn on_demand(
         reader: Py<PyAny>,
         processes: Option<Py<Processes>>,
@@ -213,8 +214,10 @@ impl Dataset {
         sizes: Option<GivenSizes<'_>>,
         variable: Option<Vec<String>>,
         skips: bool,
+        chunks: Option<PyRef<'_, items::ItemChunks>>,
     ) -> PyResult<Self> {
-        map::on_demand(reader, processes, whole, samples, sizes.as_ref(), variable, skips)
+        let chunks = chunks.as_deref();
+        map::on_demand(reader, processes, whole, samples, sizes.as_ref(), variable, skips, chunks)
     }
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.

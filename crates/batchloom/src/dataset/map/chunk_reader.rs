@@ -5,12 +5,12 @@
 //! - Samples are copied straight from the chunk that holds them to their place in a batch.
 //! - The samples of a chunk that cannot be read are refused, each with the reason; the next iteration reads it again.
 
-use std::cell::RefCell;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::chunk_memory::{ChunkCounts, ChunkMemory};
-use super::chunk_store::{ChunkStore, Wait};
+use super::held_chunks::HeldChunks;
 use super::reading::{
     ChunkHolder, FilledPart, Held, HeldLayout, ReadPart, ReadRequest, Reader, Refusal, SampleLayout,
 };
@@ -135,56 +135,36 @@ impl HeldChunk for ChunkSamples {
 /// A reader of samples that reads whole chunks.
 pub(super) struct ChunkReader {
     source: Box<dyn ChunkSource>,
-    chunks: Chunks,
-    store: ChunkStore<ChunkSamples>,
+    held: HeldChunks<ChunkSamples>,
 }
 
 impl ChunkReader {
     pub(super) fn new(source: Box<dyn ChunkSource>, chunks: Chunks) -> Self {
-        Self { source, chunks, store: ChunkStore::default() }
+        Self { source, held: HeldChunks::new(chunks) }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
     fn chunk(&self, chunk: u64, request: &ReadRequest<'_>) -> Option<Result<Arc<ChunkSamples>, Cause>> {
-        match self.store.wait_for(chunk, request.stop) {
-            Wait::Held(samples) => Some(Ok(samples)),
-            Wait::Stopped => None,
-            Wait::Turn => Some(self.read_chunk(chunk, request.clock)),
-            Wait::Failed(cause) => Some(Err(cause)),
-        }
+        self.held.hold(chunk, request.stop, |range| self.read_chunk(chunk, range, request.clock))
     }
 
-    /// Reads a chunk; this thread has the turn.
-    fn read_chunk(&self, chunk: u64, clock: &ReadClock) -> Result<Arc<ChunkSamples>, Cause> {
-        // If reading panics, the chunk is not left as one that some thread reads.
-        let turn = self.store.turn(chunk);
-        let _reading = ReadingHere::begin(self);
-        let range = self.chunks.range(chunk);
-        let read = self.source.read(chunk, clock).and_then(|samples| {
-            samples.require_samples(chunk, range.end - range.start)?;
-            Ok(samples)
-        });
-        match read.map_err(Cause::from) {
-            Ok(samples) => {
-                let bytes = samples.bytes();
-                Ok(turn.hold(samples, bytes))
-            }
-            Err(cause) => {
-                turn.fail(&cause);
-                Err(cause)
-            }
-        }
-    }
-
-    /// A number that no other reader has at the same time.
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// Reads a chunk of samples with some numbers, and counts its bytes.
+    fn read_chunk(
+        &self,
+        chunk: u64,
+        numbers: Range<u64>,
+        clock: &ReadClock,
+    ) -> Result<(ChunkSamples, usize), SourceError> {
+        let samples = self.source.read(chunk, clock)?;
+        samples.require_samples(chunk, numbers.end - numbers.start)?;
+        let bytes = samples.bytes();
+        Ok((samples, bytes))
     }
 
     /// The chunk of a sample, and its row there.
     fn locate(&self, sample: u64) -> (u64, usize) {
-        let chunk = self.chunks.chunk_of(sample);
-        (chunk, index(sample - self.chunks.range(chunk).start))
+        let chunk = self.held.chunks.chunk_of(sample);
+        (chunk, index(sample - self.held.chunks.range(chunk).start))
     }
 
     /// Calls `each` with each chunk that some samples are of, and the places of these samples in the request with their
@@ -200,14 +180,14 @@ impl ChunkReader {
         });
         let mut located: Vec<_> = located.collect();
         located.sort_unstable();
-        let _in_use = self.store.enter();
+        let _in_use = self.held.store.enter();
         for run in located.chunk_by(|one, other| one.0 == other.0) {
             let Some(read) = self.chunk(run[0].0, request) else { return Ok(false) };
             let rows: Vec<_> = run.iter().map(|&(_, place, row)| (place, row)).collect();
             each(read.as_deref(), &rows)?;
             // A thread that waits for room may have it once this chunk is not in use.
             drop(read);
-            self.store.wake();
+            self.held.store.wake();
         }
         Ok(true)
     }
@@ -276,44 +256,38 @@ impl Reader for ChunkReader {
     }
 
     fn measure_chunk(&self, chunk: u64) -> Result<u64> {
-        let range = self.chunks.range(chunk);
-        let read = self.source.read(chunk, &ReadClock::default()).and_then(|samples| {
-            samples.require_samples(chunk, range.end - range.start)?;
-            Ok(samples.bytes() as u64)
-        });
+        let range = self.held.chunks.range(chunk);
         let failed = |cause| ReadError::Failed { sample: range.start, cause: Cause::from(cause) };
-        Ok(read.map_err(failed)?)
+        let (_, bytes) = self.read_chunk(chunk, range.clone(), &ReadClock::default()).map_err(failed)?;
+        Ok(bytes as u64)
     }
 
     fn limit_memory(&self, bytes: u64, largest: u64) {
-        self.store.limit_memory(ChunkMemory { bytes, largest });
+        self.held.store.limit_memory(ChunkMemory { bytes, largest });
     }
 
     fn begin_iteration(&self, most: usize) -> u64 {
-        self.store.begin_iteration(most)
+        self.held.store.begin_iteration(most)
     }
 
     fn end_iteration(&self, iteration: u64) {
-        self.store.end_iteration(iteration);
+        self.held.store.end_iteration(iteration);
     }
 
     fn note_chunks(&self, iteration: u64, slot: u64, chunks: &[(u64, u64)]) {
-        self.store.note(iteration, slot, chunks);
+        self.held.store.note(iteration, slot, chunks);
     }
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
-        if self.store.take_early(chunk) {
-            // A chunk that cannot be read is an error of the batches that need it.
-            drop(self.read_chunk(chunk, clock));
-        }
+        self.held.read_early(chunk, |range| self.read_chunk(chunk, range, clock));
     }
 
     fn is_reading_here(&self) -> bool {
-        READING.with_borrow(|readers| readers.contains(&self.address()))
+        self.held.is_reading_here()
     }
 
     fn chunk_counts(&self) -> Option<ChunkCounts> {
-        Some(self.store.counts())
+        Some(self.held.store.counts())
     }
 }
 
@@ -323,7 +297,7 @@ impl ChunkHolder for ChunkReader {
         request: &ReadRequest<'_>,
         expected: &HeldLayout,
     ) -> Option<Result<HeldRows, (usize, Refusal)>> {
-        let in_use = self.store.enter();
+        let in_use = self.held.store.enter();
         // There are as many chunks as a window has, so a list is searched sooner than a table.
         let (mut numbers, mut chunks, mut all_fit) =
             (Vec::new(), Vec::<Arc<ChunkSamples>>::new(), Vec::new());
@@ -348,27 +322,6 @@ impl ChunkHolder for ChunkReader {
         }
         let chunks = chunks.into_iter().map(|samples| samples as Arc<dyn HeldChunk>).collect();
         Some(Ok(HeldRows::new(chunks, rows, in_use)))
-    }
-}
-
-thread_local! {
-    /// The readers that read a chunk on this thread, one inside of the other.
-    static READING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The note that a reader reads a chunk on this thread.
-struct ReadingHere;
-
-impl ReadingHere {
-    fn begin(reader: &ChunkReader) -> Self {
-        READING.with_borrow_mut(|readers| readers.push(reader.address()));
-        Self
-    }
-}
-
-impl Drop for ReadingHere {
-    fn drop(&mut self) {
-        READING.with_borrow_mut(|readers| readers.truncate(readers.len().saturating_sub(1)));
     }
 }
 

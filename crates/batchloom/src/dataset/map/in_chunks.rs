@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 
 use super::chunk_memory::ChunkMemory;
 use super::error::MapCause;
-use super::reading::Reader;
 use crate::Result;
 use crate::dataset::Selection;
 use crate::order::Chunks;
@@ -20,8 +19,9 @@ pub(crate) struct InChunks {
 }
 
 impl InChunks {
-    /// The same chunks, which take at most `bytes` bytes of memory at a time. `reader` reads the largest one, by the sizes
-    /// of its samples; if a chunk that cannot be read is `skipped`, the largest one that can be read.
+    /// The same chunks, which take at most `bytes` bytes of memory at a time, and that memory. `measure` finds the bytes
+    /// of the largest one, by the sizes of its samples; if a chunk that cannot be read is `skipped`, of the largest one
+    /// that can be read.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if memory holds neither all chunks nor [`LEAST_CHUNKS`] of them; and the
@@ -30,9 +30,9 @@ impl InChunks {
         self,
         bytes: u64,
         sizes: Option<&[u32]>,
-        reader: &dyn Reader,
+        measure: impl Fn(u64) -> Result<u64>,
         skipped: bool,
-    ) -> Result<Self> {
+    ) -> Result<(Self, ChunkMemory)> {
         let index = |sample: u64| usize::try_from(sample).unwrap_or(usize::MAX);
         let size = |chunk: &u64| {
             let range = self.chunks.range(*chunk);
@@ -42,7 +42,7 @@ impl InChunks {
         };
         let mut largest_first: Vec<u64> = (0..self.chunks.len()).collect();
         largest_first.sort_by_key(|chunk| Reverse(size(chunk)));
-        let mut measured = largest_first.into_iter().map(|chunk| reader.measure_chunk(chunk));
+        let mut measured = largest_first.into_iter().map(measure);
         let first = measured.next().unwrap_or(Ok(1));
         let largest = match first {
             Err(error) if skipped => measured.find_map(Result::ok).ok_or(error)?,
@@ -53,8 +53,7 @@ impl InChunks {
             (0..self.chunks.len()).filter(|&chunk| !self.chunks.range(chunk).is_empty()).count();
         let open = memory.chunks_open(with_samples as u64);
         let open = open.ok_or(MapCause::ChunkMemory { bytes, largest: memory.largest })?;
-        reader.limit_memory(bytes, memory.largest);
-        Ok(Self { open: Some(open), capacity: Some(memory.chunks()), ..self })
+        Ok((Self { open: Some(open), capacity: Some(memory.chunks()), ..self }, memory))
     }
 
     /// The chunks of selected samples, in the order in which they are stored.

@@ -8,7 +8,9 @@ mod chunk_memory;
 mod chunk_reader;
 mod chunk_store;
 mod error;
+mod held_chunks;
 pub(super) mod in_chunks;
+mod item_chunks;
 pub(super) mod reading;
 mod source;
 
@@ -22,6 +24,8 @@ pub use chunk_memory::ChunkCounts;
 use chunk_reader::ChunkReader;
 pub use chunk_reader::{ChunkSamples, ChunkSource};
 pub(crate) use in_chunks::InChunks;
+use item_chunks::ItemReader;
+pub use item_chunks::{ItemChunks, ItemSource, KeptItems};
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
@@ -195,6 +199,16 @@ impl MapDatasetBuilder {
         self
     }
 
+    /// Sets the chunks of the items that the reader makes samples of. Loaders mix samples in a window over them, and the
+    /// chunks that batches need are held while their samples are made.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_items(mut self, items: Arc<ItemChunks>) -> Self {
+        self.in_chunks = Some(items.in_chunks());
+        self.reader = Arc::new(ItemReader { samples: self.reader, items });
+        self
+    }
+
     /// Sets the bytes of memory for chunks, for samples that are read a chunk at a time, in place of
     /// [`chunks_open`](Self::chunks_open): as many chunks are mixed as there is memory for, beside those that are read
     /// early. The largest chunk, by the sizes of its samples, is read once to learn its bytes. Iterations that run side by
@@ -219,7 +233,10 @@ impl MapDatasetBuilder {
         let in_chunks = match (in_chunks, memory) {
             (Some(chunks), Some(bytes)) => {
                 let skipped = on_error == OnError::Skip;
-                Some(chunks.with_memory(bytes, sizes.as_deref(), &*reader, skipped)?)
+                let measure = |chunk| reader.measure_chunk(chunk);
+                let (chunks, memory) = chunks.with_memory(bytes, sizes.as_deref(), measure, skipped)?;
+                reader.limit_memory(memory.bytes, memory.largest);
+                Some(chunks)
             }
             (in_chunks, _) => in_chunks,
         };
