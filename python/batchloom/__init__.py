@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from batchloom.dataset.concat import Origin as Origin
     from batchloom.dataset.groups import GroupDataset as GroupDataset
     from batchloom.dataset.groups import GroupStats as GroupStats
-    from batchloom.dataset.map.chunk_dataset import ChunkCounts as ChunkCounts
     from batchloom.dataset.map.chunk_dataset import ChunkDataset as ChunkDataset
+    from batchloom.dataset.map.chunk_window import ChunkCounts as ChunkCounts
     from batchloom.dataset.map.map_dataset import MapDataset as MapDataset
     from batchloom.dataset.mixture import Mixture as Mixture
     from batchloom.dataset.sequences import SequenceDataset as SequenceDataset
@@ -130,10 +130,8 @@ _NAMES = {
         "GroupDataset",
         "GroupStats",
     ),
-    "batchloom.dataset.map.chunk_dataset": (
-        "ChunkCounts",
-        "ChunkDataset",
-    ),
+    "batchloom.dataset.map.chunk_dataset": ("ChunkDataset",),
+    "batchloom.dataset.map.chunk_window": ("ChunkCounts",),
     "batchloom.dataset.map.map_dataset": ("MapDataset",),
     "batchloom.dataset.mixture": ("Mixture",),
     "batchloom.dataset.sequences": ("SequenceDataset",),

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from batchloom.dataset.base import Dataset
-from batchloom.errors import ArgumentError
-from batchloom.formats.arrow_tables import map_whole, open_tables, read_table, require_pyarrow
+from batchloom.formats.arrow_tables import map_whole, open_tables, read_table, refuse_chunk_options, require_pyarrow
 from batchloom.formats.options import OpenOptions
 
 
@@ -26,8 +25,10 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     compressed = [is_compressed(file, memory) for file, memory in zip(files, memories, strict=True)]
     if any(compressed):
         return open_compressed(files, memories, options)
-    for name in ("memory", "chunks_open", "on_error"):
-        if name in options.given:
-            raise ArgumentError(f"{name} is given, and {files[0]} is mapped, without chunks to decode; expected none")
+    if options.fn is not None:
+        from batchloom.formats.arrow_rows import open_mapped_rows
+
+        return open_mapped_rows(files, options)
+    refuse_chunk_options(options, files[0], ("memory", "chunks_open", "on_error"))
     tables = [read_table(file, memory) for file, memory in zip(files, memories, strict=True)]
     return open_tables(tables, options)

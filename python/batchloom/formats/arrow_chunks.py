@@ -14,28 +14,37 @@ import numpy
 import pyarrow
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_dataset import ChunkDataset
+from batchloom.dataset.map.map_dataset import MapDataset
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError
-from batchloom.formats.arrays import choose_for_kind, gather
-from batchloom.formats.arrow_columns import ColumnReader, require_type
-from batchloom.formats.arrow_memory import Memory
+from batchloom.formats.arrays import choose_for_kind
+from batchloom.formats.arrow_columns import require_type
 from batchloom.formats.arrow_tables import (
     FILE_HEADER,
     MAGIC,
     flatten_schema,
     flatten_table,
-    has_objects,
     make_damaged_error,
+    map_whole,
     open_reader,
     require_nulls_named,
     require_same_columns,
 )
-from batchloom.formats.arrow_types import LISTS, storage_of
+from batchloom.formats.arrow_types import CODES, LISTS, OBJECTS, describe_type, storage_of
 from batchloom.formats.columns import ChosenColumn
+from batchloom.formats.items import open_items
 from batchloom.formats.kinds import ROWS, SEQUENCES, fix_length, require_ones, warn_of_ones
 from batchloom.formats.lists import Lists
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.places import Places
+from batchloom.formats.table_rows import (
+    MakeFieldRows,
+    MakePlainRows,
+    TableChunks,
+    choose_values,
+    read_table_fields,
+    require_rows,
+)
 
 Array = numpy.ndarray[Any, Any]
 
@@ -64,8 +73,15 @@ class BatchFile:
     rows: list[int]
     reader: Any = None
 
-    def read(self, number: int) -> Any:
-        """Return the table of a record batch, decoded; columns of structs have dotted names.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_again, (self.path,)
+
+    def name(self, number: int) -> str:
+        """Return the name of a record batch for messages."""
+        return f"batch {number} of {self.path}"
+
+    def decode(self, number: int) -> Any:
+        """Return the table of a record batch, decoded.
 
         Raises:
             DataError: It is damaged.
@@ -78,7 +94,7 @@ class BatchFile:
             batch.validate()
         except Exception as error:  # whatever pyarrow makes of a damaged batch
             raise make_damaged_error(f"record batch {number} of {self.path}", error) from error
-        return flatten_table(pyarrow.Table.from_batches([batch]))
+        return pyarrow.Table.from_batches([batch])
 
     def find_nulls(self, name: str) -> int | None:
         """Return the first record batch in which a column, or what is in its lists, has nulls; ``None`` for none.
@@ -122,6 +138,8 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
             "'sequences', or a file that is not compressed"
         )
     opened = [_open_batches(file, memory) for file, memory in zip(files, memories, strict=True)]
+    if options.fn is not None:
+        return _open_rows(opened, options)
     schema = flatten_schema(opened[0].schema)
     chosen = choose_for_kind(schema.names, options, files[0])
     wanted = list(dict.fromkeys(name for column in chosen.values() for name in column.names))
@@ -140,7 +158,27 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
     lengths = chunks.read_lengths(lists) if has_lengths else None
     columns = lists if has_lengths else None
     window = {name: getattr(options, name) for name in ("memory", "chunks_open", "on_error") if name in options.given}
+    if OBJECTS in (kinds[name] if kinds[name] != CODES else _describe_codes(schema, name) for name in wanted):
+        rows = TableChunks(opened, MakeFieldRows(chosen, options))
+        return MapDataset(rows, sizes=lengths, columns=columns, **window, **options.more)
     return ChunkDataset(chunks.sizes, chunks, lengths=lengths, columns=columns, **window, **options.more)
+
+
+def _describe_codes(schema: Any, name: str) -> str | None:
+    """Return what a field makes of the values of a column of categories."""
+    return describe_type(storage_of(schema.field(name).type).value_type)
+
+
+def _open_rows(opened: Sequence[BatchFile], options: OpenOptions) -> Dataset[Any]:
+    """Return the dataset of the samples that a function makes of rows, a record batch at a time."""
+    first = opened[0]
+    require_rows(sum(sum(file.rows) for file in opened), first.path)
+    columns = choose_values(first.schema.names, options, first.path)
+    wanted = list(dict.fromkeys(columns.values()))
+    for each in opened[1:]:
+        takes_all = options.columns is None
+        require_same_columns(first.path, first.schema, each.path, each.schema, wanted, takes_all=takes_all)
+    return open_items(TableChunks(opened, MakePlainRows(columns, options.nulls)), options)
 
 
 class BatchChunks:
@@ -160,23 +198,13 @@ class BatchChunks:
 
         Raises:
             DataError: It is damaged, or has nulls.
-            DTypeError: It holds texts.
         """
         file, number = self._batches[chunk]
-        table = file.read(number)
-        places = Places([f"batch {number} of {file.path}"], [len(table)])
-        reader = ColumnReader(Memory(), self._nulls, places)
-        names = dict.fromkeys(name for column in self._chosen.values() for name in column.names)
-        columns = {name: reader.read(table.schema.field(name), table.column(name).chunks) for name in names}
-        fields = {field: gather(column, columns, field) for field, column in self._chosen.items()}
-        objects = has_objects(fields)
-        if objects is not None:
-            raise DTypeError(
-                f"column {objects!r} of {file.path} holds texts, and the file is compressed; expected numbers in "
-                "chunks: columns= without it, or a file that is not compressed"
-            )
+        name = file.name(number)
+        fields = read_table_fields(flatten_table(file.decode(number)), self._chosen, self._nulls, name)
         if self._kind == ROWS:
-            return {name: fix_length(name, field, places) for name, field in fields.items()}
+            places = Places([name], [file.rows[number]])
+            return {field: fix_length(field, values, places) for field, values in fields.items()}
         return fields
 
     def require_no_nulls(self) -> None:
@@ -224,7 +252,7 @@ class BatchChunks:
             DataError: It does.
         """
         for chunk, (file, number) in enumerate(self._batches):
-            places = Places([f"batch {number} of {file.path}"], [file.rows[number]])
+            places = Places([file.name(number)], [file.rows[number]])
             require_ones(self(chunk)[ATTENTION], places)
         warn_of_ones(Places([self._batches[0][0].path], [0]))
 
@@ -253,6 +281,10 @@ def _open_batches(path: str, memory: Array) -> BatchFile:
     except Exception as error:
         raise make_damaged_error(path, error) from error
     return BatchFile(path, schema, batches, [_read_rows(path, message) for message in batches], reader)
+
+
+def _open_again(path: str) -> BatchFile:
+    return _open_batches(path, map_whole(path))
 
 
 def _messages(path: str, memory: Array) -> Iterator[Any]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.arrays import choose_for_kind, dataset_of, gather
 from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
@@ -71,13 +70,32 @@ def read_table(path: str, memory: Array) -> MappedTable:
     Raises:
         DataError: It is damaged.
     """
+    return MappedTable(path, memory, flatten_table(read_stored(path, memory)))
+
+
+def read_stored(path: str, memory: Array) -> Any:
+    """Return the table of a file or of a stream, over its bytes, with columns of structs as they are.
+
+    Raises:
+        DataError: It is damaged.
+    """
     try:
-        reader = open_reader(memory)
-        table = reader.read_all()
+        table = open_reader(memory).read_all()
         table.validate()
     except Exception as error:  # whatever pyarrow makes of a damaged file
         raise make_damaged_error(path, error) from error
-    return MappedTable(path, memory, flatten_table(table))
+    return table
+
+
+def refuse_chunk_options(options: OpenOptions, where: str, names: Sequence[str]) -> None:
+    """Refuse options about chunks for rows that are mapped.
+
+    Raises:
+        ArgumentError: One is given.
+    """
+    for name in names:
+        if name in options.given:
+            raise ArgumentError(f"{name} is given, and {where} is mapped, without chunks to decode; expected none")
 
 
 def hold_table(path: str, table: Any) -> MappedTable:
@@ -205,8 +223,3 @@ def _frame(tables: Sequence[MappedTable], names: Sequence[str]) -> dict[str, Any
         chunks = [chunk.cast(kind) for each in tables for chunk in each.table.column(name).chunks]
         columns[name] = pyarrow.chunked_array(chunks, kind)
     return columns
-
-
-def has_objects(fields: Mapping[str, Any]) -> str | None:
-    """Return the name of the first field that holds objects; ``None`` for numbers alone."""
-    return next((name for name, field in fields.items() if isinstance(field, LazyObjects)), None)

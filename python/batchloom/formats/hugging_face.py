@@ -18,12 +18,15 @@ from batchloom.dataset.base import Dataset, with_batch_types
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.arrow_rows import open_table_rows
 from batchloom.formats.arrow_tables import (
     MappedTable,
     hold_table,
     map_whole,
     open_tables,
+    read_stored,
     read_table,
+    refuse_chunk_options,
     require_pyarrow,
 )
 from batchloom.formats.kinds import GROUPS, TOKENS, WINDOWS
@@ -35,6 +38,9 @@ STATE, FILES = "state.json", "_data_files"
 # The indices of folders that early versions saved, and the columns that the saved object showed.
 INDICES, SHOWN = ("_indices_files", "_indices_data_files"), "_format_columns"
 
+# The name of an object in messages.
+OBJECT = "the dataset"
+
 INDEX_TYPES = ("uint64", "int64")
 
 # Kinds whose samples are not rows: a selection of rows is made before them.
@@ -44,21 +50,61 @@ OF_OTHER_SAMPLES = (GROUPS, TOKENS, WINDOWS)
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     """Return the dataset of folders, one after the other."""
     require_pyarrow(files[0])
+    if options.fn is None:
+        refuse_chunk_options(options, files[0], ("on_error",))
     tables: list[MappedTable] = []
     chosen_of: list[tuple[int, int, Array | None]] = []
     rows = 0
     for folder in files:
         state = _read_state(folder)
-        found = [_read_shown(os.path.join(folder, name), state) for name in _list_data(folder, state)]
+        found = [_read_shown(path, state) for path in _list_paths(folder, state)]
         count = sum(each.table.num_rows for each in found)
         chosen = _read_indices(folder, state)
         chosen_of.append((rows, count, None if chosen is None else _require_inside(folder, chosen, count)))
         tables += found
         rows += count
-    if all(chosen is None for _, _, chosen in chosen_of):
-        return _open_rows(tables, None, options)
-    indices = [first + (numpy.arange(count) if chosen is None else chosen) for first, count, chosen in chosen_of]
-    return _open_rows(tables, numpy.concatenate(indices), options)
+    indices = None
+    if any(chosen is not None for _, _, chosen in chosen_of):
+        parts = [first + (numpy.arange(count) if chosen is None else chosen) for first, count, chosen in chosen_of]
+        indices = numpy.concatenate(parts)
+    if options.fn is not None:
+        return open_table_rows(OpenFolders(files), indices, options)
+    return _open_rows(tables, indices, options)
+
+
+class OpenFolders:
+    """Opens the tables of folders; it pickles, and other processes open them again.
+
+    Args:
+        folders: The paths.
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = tuple(folders)
+
+    def __call__(self) -> list[tuple[str, Any]]:
+        """Return the path and the table of each file, with the columns that the saved objects showed."""
+        named = []
+        for folder in self._folders:
+            state = _read_state(folder)
+            for path in _list_paths(folder, state):
+                named.append((path, _select_shown(read_stored(path, map_whole(path)), state)))
+        return named
+
+
+class OpenObject:
+    """Returns the table of an object of `datasets`, by which it pickles.
+
+    Args:
+        source: The object.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __call__(self) -> list[tuple[str, Any]]:
+        """Return the table, with the columns that the object shows."""
+        return [(OBJECT, self._source.data.table.select(self._source.format["columns"]))]
 
 
 def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
@@ -85,7 +131,10 @@ def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
     shown = source.format["columns"]
     indices = getattr(source, "_indices", None)
     chosen = None if indices is None else indices.column(0).to_numpy().astype(numpy.int64)
-    return _open_rows([hold_table("the dataset", source.data.table.select(shown))], chosen, options)
+    if options.fn is not None:
+        return open_table_rows(OpenObject(source), chosen, options)
+    refuse_chunk_options(options, OBJECT, ("on_error",))
+    return _open_rows([hold_table(OBJECT, source.data.table.select(shown))], chosen, options)
 
 
 def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: OpenOptions) -> Dataset[Any]:
@@ -156,11 +205,20 @@ def _list_data(folder: str, state: Mapping[str, Any], key: str = FILES) -> list[
 def _read_shown(path: str, state: Mapping[str, Any]) -> MappedTable:
     """Return the table of a file, with the columns that the saved object showed."""
     found = read_table(path, map_whole(path))
+    return MappedTable(path, found.memory, _select_shown(found.table, state))
+
+
+def _select_shown(table: Any, state: Mapping[str, Any]) -> Any:
+    """Return a table with the columns that the saved object showed."""
     shown = state.get(SHOWN)
     if not isinstance(shown, list):
-        return found
-    names = [name for name in found.table.column_names if name in shown or name.partition(".")[0] in shown]
-    return MappedTable(path, found.memory, found.table.select(names))
+        return table
+    return table.select([name for name in table.column_names if name in shown or name.partition(".")[0] in shown])
+
+
+def _list_paths(folder: str, state: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the files of a folder."""
+    return [os.path.join(folder, name) for name in _list_data(folder, state)]
 
 
 def _read_indices(folder: str, state: Mapping[str, Any]) -> Array | None:

@@ -16,7 +16,7 @@ import numpy
 from batchloom.arguments import make_unknown_keyword_error
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.map_dataset import MapDataset
-from batchloom.errors import DataError
+from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.options import NAMES, OpenOptions
 
 Array = numpy.ndarray[Any, Any]
@@ -131,12 +131,16 @@ class Lines:
 
 
 def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:
-    """Return the dataset of the samples that ``fn`` makes of items.
+    """Return the dataset of the samples that ``fn`` makes of items, which may lie in chunks.
 
     Raises:
+        ArgumentError: A kind is given for samples that a function makes.
         TypeError: Such a dataset has no keyword of this name.
     """
+    if options.fn is not None and options.kind is not None:
+        raise ArgumentError(f"kind is {options.kind!r}, and fn makes the samples; expected one of them")
     for name in options.more:
         if name not in OF_ITEMS:
             raise make_unknown_keyword_error("open", name, [*OF_ITEMS, *NAMES])
-    return MapDataset(items, options.fn, on_error=options.on_error or "raise", **options.more)
+    window = {name: getattr(options, name) for name in ("chunks_open", "memory") if name in options.given}
+    return MapDataset(items, options.fn, on_error=options.on_error or "raise", **window, **options.more)

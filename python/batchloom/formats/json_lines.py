@@ -15,7 +15,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.map.chunk_dataset import window_size
+from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.cache import cache_folder

@@ -36,7 +36,10 @@ class OpenOptions:
         chunks_open: The number of chunks that are mixed at a time, in place of ``memory``.
         on_error: ``"skip"`` gives samples of a chunk that cannot be read zeros, and a ``weight`` of 0; ``"raise"``, the
             default, makes their batch an error. For formats whose chunks are decoded.
-        fn: A function that makes a sample of what a file has of it, for formats with members such as images.
+        fn: A function that makes a sample of what a file has of it: of a row of Parquet or Arrow, of a line, or of the
+            members of a tar. A row is a dict of plain values, as ``datasets`` gives them: ``str``, ``bytes``, numbers,
+            ``None``, lists and dicts. The dataset is a :class:`batchloom.MapDataset`, and takes its ``sizes``, ``key``
+            and ``workers``.
         more: The keywords of the dataset class of the kind, such as ``seq_len`` or ``input_len``.
 
     Raises:
@@ -75,3 +78,8 @@ class OpenOptions:
 
 NAMES = tuple(each.name for each in fields(OpenOptions) if each.name != "more")
 """The names of all options."""
+
+
+def has_window(options: OpenOptions) -> bool:
+    """Return whether options say how many chunks are mixed, or what memory there is for them."""
+    return options.chunks_open is not None or options.memory is not None

@@ -17,7 +17,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import caller
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.map.chunk_dataset import window_size
+from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
@@ -26,8 +26,10 @@ from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyar
 from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
 from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
-from batchloom.formats.options import NAMES, OpenOptions
+from batchloom.formats.options import NAMES, OpenOptions, has_window
+from batchloom.formats.parquet_rows import Lengths, open_groups_of_fields, open_rows
 from batchloom.formats.progress import ShownProgress
+from batchloom.formats.table_rows import require_rows
 
 # Words for the samples of columns that are read by chunks.
 NUMBER, FIXED, LIST = "number", "fixed", "list"
@@ -71,9 +73,10 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         DataError: A file is damaged, differs from the first one, or holds nulls; or lists of one row differ in length.
         DTypeError: A column makes no tensor.
     """
+    if options.fn is not None:
+        return open_rows(files, options)
     opened = _native.ParquetFiles(list(files))
-    if not sum(opened.rows()):
-        raise DataError(f"{files[0]} holds no row, nor does a file beside it; expected at least one")
+    require_rows(sum(opened.rows()), files[0])
     listed = [ColumnOfFile(*column) for column in opened.columns()]
     chosen = choose_for_kind([column.name for column in listed], options, files[0])
     columns = {column.name: column for column in listed}
@@ -81,25 +84,30 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         opened.require_same_columns()
     used = {name for column in chosen.values() for name in column.names}
     _require_nulls(options, columns, used, files[0])
-    are_read_by_chunks = options.kind in (None, ROWS, SEQUENCES) and all(
-        columns[name].word in (NUMBER, FIXED, LIST) for name in used
-    )
-    if not are_read_by_chunks:
+    in_chunks = options.kind in (None, ROWS, SEQUENCES)
+    are_numbers = all(columns[name].word in (NUMBER, FIXED, LIST) for name in used)
+    if not in_chunks or not (are_numbers or has_window(options)):
         return read_whole(files, used, options, "its columns or its kind need all rows in memory")
     kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
     require_keywords(kind, options.more, NAMES)
     if options.more:
         raise ArgumentError(f"{next(iter(options.more))} is given, which data in memory has; expected no such keyword")
-    fields = [
-        _choose_field(name, column, columns, options)
-        for name, column in _leave_out_attention(opened, columns, chosen, files[0]).items()
-    ]
+    chosen = dict(_leave_out_attention(opened, columns, chosen, files[0]))
+    if not are_numbers:
+        try:
+            lengths = _read_lengths(opened, columns, chosen, options, kind)
+        except UnsupportedFileError as error:
+            return read_whole(files, used, options, str(error))
+        return open_groups_of_fields(files, chosen, options, lengths)
+    fields = [_choose_field(name, column, columns, options) for name, column in chosen.items()]
     are_lists = {field.name: columns[field.columns[0]].word == LIST for field in fields}
     window = window_size(options.chunks_open, options.memory)
     open_chunks = OpenParquet(tuple(files), tuple(fields), kind == ROWS)
     try:
         return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
     except UnsupportedFileError as error:
+        if has_window(options) and kind == ROWS:
+            return open_groups_of_fields(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
 
 
@@ -121,6 +129,24 @@ class OpenParquet:
             opened = _native.ParquetFiles(list(self._files))
             fields = [(each.name, each.columns, each.joined, each.null) for each in sorted(self._fields)]
             return opened.open(fields, self._as_rows, cache_folder(), progress)
+
+
+def _read_lengths(
+    opened: _native.ParquetFiles,
+    columns: Mapping[str, ColumnOfFile],
+    chosen: Mapping[str, ChosenColumn],
+    options: OpenOptions,
+    kind: str,
+) -> Lengths | None:
+    """Return the lengths of lists beside columns of objects, by the levels of pages; ``None`` for rows of one shape."""
+    lists = {name: column for name, column in chosen.items() if columns[column.name].word == LIST}
+    if kind == ROWS or not lists:
+        return None
+    fields = [_choose_field(name, column, columns, options) for name, column in lists.items()]
+    listed = [(each.name, each.columns, each.joined, each.null) for each in sorted(fields)]
+    found = opened.open(listed, False, cache_folder(), None).lengths()
+    assert found is not None, "lists have lengths"
+    return Lengths([*lists], numpy.from_dlpack(found))
 
 
 def _choose_field(

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import answer_unknown_keywords, byte_count, choice, integer
+from batchloom.arguments import answer_unknown_keywords, choice
 from batchloom.dataset.base import Dataset
+from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
 from batchloom.dataset.map.map_dataset import ON_ERROR
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
@@ -32,17 +33,6 @@ if TYPE_CHECKING:
     from batchloom.collate.fields import Fields
 
 Array = numpy.ndarray[Any, Any]
-
-
-class ChunkCounts(NamedTuple):
-    """The counts of the chunks that all loaders of a dataset have read so far."""
-
-    read: int
-    """The chunks that were read, each time that they were."""
-    most_held: int
-    """The most chunks that were held, or were being read, at once."""
-    most_bytes: int
-    """The most bytes of chunks that were held at once, as their arrays count them."""
 
 
 class ChunkedDataset(Dataset[Any]):
@@ -224,11 +214,25 @@ class ChunkFields(NamedTuple):
 
 
 def read_chunk(chunk: Any) -> ChunkFields:
-    """Return the fields of what a function returned for a chunk.
+    """Return the fields of numbers of what a function returned for a chunk.
 
     Raises:
         DataError: It holds no field, or a field is no array.
         DTypeError: A field holds objects.
+    """
+    found = read_fields(chunk)
+    for key, field in found.fields.items():
+        if isinstance(field, ObjectField):
+            raise DTypeError(f"field {key} holds objects, as {field.values[0]!r:.80}; expected numbers in chunks")
+    return found
+
+
+def read_fields(chunk: Any) -> ChunkFields:
+    """Return the fields of a chunk, of numbers or of objects.
+
+    Raises:
+        DataError: It holds no field, or a field is no array.
+        DTypeError: A type is neither moved as bytes nor an object.
     """
     kind: type[Any] = dict
     parts: dict[Any, Any]
@@ -244,11 +248,7 @@ def read_chunk(chunk: Any) -> ChunkFields:
         kind, parts = list, {0: chunk}
     if not parts:
         raise DataError(f"it is an empty {type(chunk).__name__}; expected an array, or a tuple or a dict of arrays")
-    fields = {key: read_field(str(key), part) for key, part in parts.items()}
-    for key, field in fields.items():
-        if isinstance(field, ObjectField):
-            raise DTypeError(f"field {key} holds objects, as {field.values[0]!r:.80}; expected numbers in chunks")
-    return ChunkFields(kind, fields)
+    return ChunkFields(kind, {key: read_field(str(key), part) for key, part in parts.items()})
 
 
 def _column_names(table: Any) -> list[str]:
@@ -280,31 +280,6 @@ class ChunkReader:
         by_name = {str(key): field for key, field in found.fields.items()}
         ordered = [by_name[name] for name in structure.names]
         return structure, [field.sequences if isinstance(field, Variable) else field.tensor for field in ordered]
-
-
-class WindowSize(NamedTuple):
-    """The size of the window over chunks: one of the two."""
-
-    chunks_open: int | None
-    """The number of chunks whose samples are mixed at a time."""
-    memory: int | None
-    """The bytes of memory for chunks."""
-
-
-def window_size(chunks_open: int | None, memory: int | str | None) -> WindowSize:
-    """Return the size of the window over chunks that a user gave: 16 chunks by default.
-
-    Raises:
-        ArgumentError: Both are given, or one of them is no such number.
-    """
-    if memory is None:
-        return WindowSize(integer("chunks_open", 16 if chunks_open is None else chunks_open, least=1), None)
-    if chunks_open is not None:
-        raise ArgumentError(
-            f"memory is {memory!r} and chunks_open is {chunks_open}; expected one of them: memory decides how many "
-            "chunks are mixed"
-        )
-    return WindowSize(None, byte_count("memory", memory))
 
 
 class ChunkSamples(OnDemandSamples[ChunkSource]):

@@ -6,18 +6,21 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import batchloom._native as _native
 from batchloom.arguments import answer_unknown_keywords, caller, choice
 from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, JoinedFunction, JoinedItems, require_same
+from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
+from batchloom.dataset.map.item_chunks import ItemChunks, are_in_chunks
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
 from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.errors import ArgumentError, SampleError, many
+from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import NamedSizes, Sizes
 
 ON_ERROR = ("raise", "skip")
@@ -53,7 +56,8 @@ class MapDataset(Dataset[Any]):
     Args:
         items: Anything with ``len()`` and ``[]``: a list of paths, a dataset of torch, a table of h5py, zarr or
             ``datasets``. Where it also has ``__getitems__(numbers)``, each thread reads its part of a batch by one
-            call.
+            call. Or items that are read a chunk at a time: an object with ``chunks``, the number of items in each, and
+            ``read_chunk(chunk)``, which returns them, with ``len()`` and ``[]``.
         fn: Makes a sample of an item; ``None`` if items are samples. Its result must have memory of its own, as it is
             kept until its batch is formed.
         sizes: The size of each sample: numbers to sort, count and budget by. Or a dict of sizes by name, for rules with
@@ -72,9 +76,14 @@ class MapDataset(Dataset[Any]):
             so under ``if __name__ == "__main__":``. On Linux, a server that all loaders share starts with the first
             loader and forks each of them, which sees environment variables as they were then. There, generators of
             ``random``, ``numpy.random`` and torch are seeded for each sample, by what ``rng`` is made of.
+        chunks_open: The number of chunks of items that are mixed at a time; 16 unless ``memory`` decides it. Items in
+            chunks are shuffled, read early and held as a :class:`ChunkDataset` does it, and threads make the samples.
+        memory: The memory for chunks of items, in place of ``chunks_open``, as for a :class:`ChunkDataset`. What
+            ``read_chunk`` returns then has ``nbytes``.
 
     Raises:
-        ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, or an option is unknown.
+        ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, an option is unknown, or options
+            of chunks are given for items without chunks.
         DataError: ``sizes`` and items differ in number, or a size is no number from 0 to 2**32 - 1.
     """
 
@@ -90,7 +99,12 @@ class MapDataset(Dataset[Any]):
         columns: Sequence[str | int] | None = None,
         on_error: str = "raise",
         workers: str = "threads",
+        chunks_open: int | None = None,
+        memory: int | str | None = None,
     ) -> None:
+        window = _window_of(items, chunks_open, memory, workers)
+        if window is not None:
+            items = ItemChunks(items)
         if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
             raise ArgumentError(
                 f"items is a {type(items).__name__}; expected something with len() and []: make a list of it"
@@ -109,8 +123,9 @@ class MapDataset(Dataset[Any]):
             choice("workers", workers, WORKERS),
         )
         if key is not None:
-            sizes = [_size(key, number, items[number]) for number in range(len(items))]
-        self._samples = ItemSamples(source, sizes, options)
+            each = items if window is not None else (items[number] for number in range(len(items)))
+            sizes = [_size(key, number, item) for number, item in enumerate(each)]
+        self._samples = ItemSamples(source, sizes, options, window)
         if options.workers == "threads" and (drawing := find_shared_draw(fn, items)) is not None:
             warnings.warn(
                 f"{drawing} draws from a generator that threads share, so its numbers depend on timing and do not "
@@ -121,7 +136,8 @@ class MapDataset(Dataset[Any]):
     @property
     def items(self) -> Any:
         """The items, as they were given."""
-        return self._samples.source.items
+        items = self._samples.source.items
+        return items.items if isinstance(items, ItemChunks) else items
 
     @property
     def sizes(self) -> Sizes | None:
@@ -148,18 +164,60 @@ class MapDataset(Dataset[Any]):
         """``"threads"`` or ``"processes"``."""
         return self._samples.options.workers
 
+    @property
+    def chunks(self) -> Any:
+        """The number of items in each chunk; ``None`` if items have no chunks."""
+        items = self._samples.source.items
+        return items.sizes if isinstance(items, ItemChunks) else None
+
+    @property
+    def chunks_open(self) -> int | None:
+        """The number of chunks whose samples are mixed at a time; ``None`` if items have no chunks."""
+        chunks = self._samples.item_chunks
+        return None if chunks is None else chunks.chunks_open()
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory for chunks; ``None`` for as many as batches need."""
+        window = self._samples.window
+        return None if window is None else window.memory
+
+    @property
+    def counts(self) -> ChunkCounts | None:
+        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
+        chunks = self._samples.item_chunks
+        return None if chunks is None else ChunkCounts(*chunks.counts())
+
     def __repr__(self) -> str:
-        items, fn = self._samples.source.items, self._samples.source.fn
+        items, fn = self.items, self._samples.source.fn
         named = "" if fn is None else f", {getattr(fn, '__name__', fn)}"
         return f"MapDataset({type(items).__name__}{named}; {many(len(self), 'sample')})"
 
 
 class ItemSamples(OnDemandSamples[ItemSource]):
-    """Samples that a function makes of items."""
+    """Samples that a function makes of items.
+
+    Attributes:
+        window: The size of the window over chunks of items; ``None`` if items have no chunks.
+    """
+
+    def __init__(self, source: ItemSource, sizes: Any, options: ReadOptions, window: WindowSize | None = None) -> None:
+        super().__init__(source, sizes, options)
+        self.window = window
+        if window is not None:
+            if not len(source):
+                raise DataError("chunks hold no item; expected at least one item in a chunk")
+            sizes = _native.borrow(source.items.sizes, "chunks")
+            self._item_chunks = _native.ItemChunks(source.items, sizes, *window, options.on_error == "skip")
+
+    @property
+    def item_chunks(self) -> _native.ItemChunks | None:
+        """The chunks of items, which all loaders share; ``None`` if items have no chunks."""
+        return self._item_chunks
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options)
+        return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options, self.window)
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
@@ -181,6 +239,11 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         require_same(datasets)
         parts = [held for held in map(samples_of, datasets) if isinstance(held, ItemSamples)]
         options = self.options
+        if any(part.window is not None for part in parts):
+            raise ArgumentError(
+                "items in chunks are not put together; expected one object with all chunks, as bl.open of several "
+                "files is"
+            )
         for number, part in enumerate(parts):
             for name in ("workers", "on_error", "columns"):
                 theirs, ours = getattr(part.options, name), getattr(options, name)
@@ -229,5 +292,28 @@ def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
         ) from error
 
 
-def _rebuild(items: Any, fn: Any, sizes: Any, options: ReadOptions) -> ItemSamples:
-    return ItemSamples(ItemSource(items, fn), sizes, options)
+def _window_of(items: Any, chunks_open: int | None, memory: int | str | None, workers: str) -> WindowSize | None:
+    """Return the size of the window over the chunks of items; ``None`` if items have no chunks.
+
+    Raises:
+        ArgumentError: An option is for items in chunks alone, or processes are to read chunks.
+    """
+    if are_in_chunks(items):
+        if workers == "processes":
+            raise ArgumentError(
+                'workers is "processes", and items are read a chunk at a time, which each process would hold for '
+                'itself; expected workers="threads", or items that are read one by one, as rows of Arrow files and of '
+                "folders of datasets are"
+            )
+        return window_size(chunks_open, memory)
+    for name, value in (("chunks_open", chunks_open), ("memory", memory)):
+        if value is not None:
+            raise ArgumentError(
+                f"{name} is given, and items is a {type(items).__name__} without chunks; expected chunks and "
+                f"read_chunk() there, or no {name}"
+            )
+    return None
+
+
+def _rebuild(items: Any, fn: Any, sizes: Any, options: ReadOptions, window: WindowSize | None = None) -> ItemSamples:
+    return ItemSamples(ItemSource(items, fn), sizes, options, window)

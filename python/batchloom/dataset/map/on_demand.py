@@ -61,6 +61,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     location = ON_DEMAND
     sizes_name = "sizes"
+    # The chunks of items that all loaders share, where samples are made of such items.
+    _item_chunks: _native.ItemChunks | None = None
 
     def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
@@ -172,7 +174,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         sizes = None if self.own_sizes is None else self.own_sizes.borrow()
         fields = None if self.options.columns is None else self._variable
         skips = self.options.on_error == "skip"
-        dataset = _native.Dataset.on_demand(reader, processes, whole, self.whole_len(), sizes, fields, skips)
+        count, chunks = self.whole_len(), self._item_chunks
+        dataset = _native.Dataset.on_demand(reader, processes, whole, count, sizes, fields, skips, chunks)
         return dataset if self.selection is None else dataset.select(self.selection)
 
 

@@ -1,0 +1,47 @@
+"""The window over chunks: its size, as users give it, and the counts of what loaders have read.
+
+Promise: the size is either a number of chunks or a number of bytes, and both at once are an error.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchloom.arguments import byte_count, integer
+from batchloom.errors import ArgumentError
+
+
+class ChunkCounts(NamedTuple):
+    """The counts of the chunks that all loaders of a dataset have read so far."""
+
+    read: int
+    """The chunks that were read, each time that they were."""
+    most_held: int
+    """The most chunks that were held, or were being read, at once."""
+    most_bytes: int
+    """The most bytes of chunks that were held at once, as their arrays count them."""
+
+
+class WindowSize(NamedTuple):
+    """The size of the window over chunks: one of the two."""
+
+    chunks_open: int | None
+    """The number of chunks whose samples are mixed at a time."""
+    memory: int | None
+    """The bytes of memory for chunks."""
+
+
+def window_size(chunks_open: int | None, memory: int | str | None) -> WindowSize:
+    """Return the size of the window over chunks that a user gave: 16 chunks by default.
+
+    Raises:
+        ArgumentError: Both are given, or one of them is no such number.
+    """
+    if memory is None:
+        return WindowSize(integer("chunks_open", 16 if chunks_open is None else chunks_open, least=1), None)
+    if chunks_open is not None:
+        raise ArgumentError(
+            f"memory is {memory!r} and chunks_open is {chunks_open}; expected one of them: memory decides how many "
+            "chunks are mixed"
+        )
+    return WindowSize(None, byte_count("memory", memory))

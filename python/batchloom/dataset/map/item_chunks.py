@@ -1,0 +1,153 @@
+"""`ItemChunks`: items that are read a chunk at a time, each found by its number in the chunk that holds it.
+
+Promises:
+
+- The engine decides which chunks are held, and which thread reads one. Here, they are found while they are held.
+- A chunk that cannot be read is an error of each of its items, when it is asked for.
+- An item of a chunk that is not held is read with its chunk, for this one look.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Protocol
+from weakref import ref
+
+import numpy
+from batchloom.dataset.map.source import describe_error
+from batchloom.errors import DataError, SampleError, many
+from batchloom.samples.chunks import check_chunks
+
+
+class ReadInChunks(Protocol):
+    """Items that lie in chunks."""
+
+    @property
+    def chunks(self) -> Sequence[int]:
+        """The number of items in each chunk."""
+
+    def read_chunk(self, chunk: int) -> Any:
+        """Return the items of a chunk: anything with ``len()`` and ``[]``, and with ``nbytes`` where memory is limited.
+
+        Several threads call this at a time.
+        """
+
+
+def are_in_chunks(items: Any) -> bool:
+    """Return whether items are read a chunk at a time."""
+    return callable(getattr(items, "read_chunk", None)) and hasattr(items, "chunks")
+
+
+class HeldItems:
+    """The items of a chunk, as long as the engine holds it."""
+
+    __slots__ = ("__weakref__", "items")
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+
+class UnreadItems:
+    """The items of a chunk that could not be read: each is the reason."""
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
+
+    def __getitem__(self, row: int) -> Any:
+        """Raise the reason.
+
+        Raises:
+            DataError: Always.
+        """
+        reason = self._reason
+        text = str(reason) if isinstance(reason, DataError) else describe_error(reason)
+        raise DataError(text) from reason
+
+
+class ItemChunks:
+    """Items by number, read a chunk at a time.
+
+    Args:
+        items: The items, as they were given.
+
+    Attributes:
+        items: These items.
+        sizes: The number of items in each chunk; uint64.
+
+    Raises:
+        DataError: A size is no number from 0 on.
+    """
+
+    def __init__(self, items: ReadInChunks) -> None:
+        self.items, self.sizes = items, numpy.array(check_chunks(items.chunks))
+        self._ends = list(accumulate(map(int, self.sizes)))
+        self._held: dict[int, ref[HeldItems]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ItemChunks, (self.items,)
+
+    def __len__(self) -> int:
+        """Return the number of items of all chunks."""
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, number: int) -> Any:
+        """Return one item.
+
+        Raises:
+            DataError: Its chunk cannot be read.
+        """
+        chunk = bisect_right(self._ends, number)
+        if number < 0 or chunk == len(self._ends):
+            raise IndexError(f"item {number} of {len(self)}")
+        known = self._held.get(chunk)
+        held = None if known is None else known()
+        items = self._read(chunk) if held is None else held.items
+        return items[number - self._ends[chunk] + int(self.sizes[chunk])]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield all items in order; one chunk is there at a time."""
+        for chunk, size in enumerate(map(int, self.sizes)):
+            items = self._read(chunk) if size else ()
+            for row in range(size):
+                yield items[row]
+
+    def hold_chunk(self, chunk: int) -> tuple[HeldItems, int]:
+        """Return the items of a chunk, which are found by number as long as the engine holds them, and their bytes."""
+        items = self._read(chunk)
+        held = HeldItems(items)
+        self._held[chunk] = ref(held)
+        return held, int(getattr(items, "nbytes", 0))
+
+    def measure_chunk(self, chunk: int) -> int:
+        """Return the bytes of a chunk.
+
+        Raises:
+            SampleError: It cannot be read, or does not say them.
+        """
+        items, first = self._read(chunk), self._ends[chunk] - int(self.sizes[chunk])
+        if isinstance(items, UnreadItems):
+            try:
+                items[0]
+            except DataError as error:
+                raise SampleError(f"chunk {chunk} could not be read: {error}", first) from error
+        if not hasattr(items, "nbytes"):
+            raise SampleError(
+                f"chunk {chunk} is a {type(items).__name__} without nbytes, and memory is given; expected its bytes "
+                "there, or chunks_open= in place of memory",
+                first,
+            )
+        return int(items.nbytes)
+
+    def _read(self, chunk: int) -> Any:
+        """Return the items of a chunk."""
+        try:
+            items = self.items.read_chunk(chunk)
+            if len(items) != self.sizes[chunk]:
+                raise DataError(
+                    f"chunk {chunk} has {many(len(items), 'item')}; expected {self.sizes[chunk]}, as its size says"
+                )
+        except Exception as error:
+            return UnreadItems(error)
+        return items

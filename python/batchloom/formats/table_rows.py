@@ -1,0 +1,300 @@
+"""Rows of Arrow tables as items: of mapped tables by number, of tables that are decoded a chunk at a time.
+
+Promises:
+
+- A function of rows gets plain values of Python, as `datasets` gives them; without a function, a row is what its fields
+  hold, in the types that batches of the columns have.
+- A row knows its number and its file, so that an error of the function names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Protocol
+
+from batchloom.dataset.map.chunk_dataset import ChunkFields, read_fields
+from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.arrays import gather
+from batchloom.formats.arrow_columns import ColumnReader
+from batchloom.formats.arrow_memory import Memory
+from batchloom.formats.arrow_tables import flatten_table
+from batchloom.formats.columns import ChosenColumn, choose_columns, make_unknown_column_error
+from batchloom.formats.kinds import ROWS, fix_length
+from batchloom.formats.options import OpenOptions
+from batchloom.formats.places import Places
+
+
+class Row(dict[str, Any]):
+    """The values of a row, by the names of fields.
+
+    Attributes:
+        number: The number of the row.
+        places: The files that rows lie in.
+    """
+
+    number: int
+    places: Places
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def __repr__(self) -> str:
+        return f"{self.places.name(self.number)}, with {', '.join(self)}"
+
+
+class PlainRows:
+    """The rows of a table, each a dict of plain values.
+
+    Args:
+        table: The table.
+        columns: The column of each field.
+        nulls: Values in place of nulls, by column.
+        places: The files that rows lie in.
+        first: The number of the first row of the table.
+    """
+
+    def __init__(
+        self, table: Any, columns: Mapping[str, str], nulls: Mapping[str, Any] | None, places: Places, first: int = 0
+    ) -> None:
+        self._places, self._first, self._count = places, first, table.num_rows
+        self.nbytes = int(table.nbytes)
+        self._columns = []
+        for field, name in columns.items():
+            column = table.column(name)
+            # An array finds a value sooner than a list of arrays.
+            values = column.chunk(0) if column.num_chunks == 1 else column
+            fills = nulls is not None and name in nulls
+            self._columns.append((field, values, fills, nulls[name] if nulls is not None and fills else None))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self._count)
+
+    def __getitem__(self, row: int) -> Row:
+        """Return a row."""
+        found = Row()
+        for field, values, fills, null in self._columns:
+            value = values[row].as_py()
+            found[field] = _fill(value, null) if fills else value
+        found.number, found.places = self._first + row, self._places
+        return found
+
+
+def _fill(value: Any, null: Any) -> Any:
+    """Return a value without nulls: a list of no elements stands for a list, any other value for elements of lists."""
+    if value is None:
+        return null
+    if isinstance(value, list) and null != []:
+        return [_fill(each, null) for each in value]
+    return value
+
+
+class FieldRows:
+    """The rows of a chunk, each a dict of what its fields hold.
+
+    Args:
+        fields: The fields of the chunk.
+        count: The number of rows.
+        nbytes: Their bytes.
+    """
+
+    def __init__(self, fields: ChunkFields, count: int, nbytes: int) -> None:
+        self._fields, self._count, self.nbytes = fields, count, nbytes
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._count
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a row."""
+        return self._fields.sample(row)
+
+
+class TableFile(Protocol):
+    """A file of tables, each of which is decoded alone."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The number of rows of each table."""
+
+    def name(self, number: int) -> str:
+        """Return the name of a table for messages."""
+
+    def decode(self, number: int) -> Any:
+        """Return a table."""
+
+
+class RowMaker(Protocol):
+    """A function that makes the rows of a table; it pickles."""
+
+    def __call__(self, table: Any, name: str, places: Places, first: int) -> Any:
+        """Return the rows of a table.
+
+        Args:
+            table: The table.
+            name: Its name.
+            places: The files that rows lie in.
+            first: The number of its first row.
+        """
+
+
+class TableChunks:
+    """The rows of files, whose tables are the chunks of items.
+
+    Args:
+        files: The files.
+        make_rows: Makes rows of a table.
+
+    Attributes:
+        chunks: The rows of each table that has some.
+    """
+
+    def __init__(self, files: Sequence[TableFile], make_rows: RowMaker) -> None:
+        self._files, self._make_rows = list(files), make_rows
+        self._tables = [(file, number) for file in files for number, rows in enumerate(file.rows) if rows]
+        self._places = Places([file.path for file in files], [sum(file.rows) for file in files])
+        self.chunks = [file.rows[number] for file, number in self._tables]
+        self._firsts = [0, *accumulate(self.chunks)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableChunks, (self._files, self._make_rows)
+
+    def read_chunk(self, chunk: int) -> Any:
+        """Return the rows of a table.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        file, number = self._tables[chunk]
+        return self._make_rows(file.decode(number), file.name(number), self._places, self._firsts[chunk])
+
+
+class MakePlainRows:
+    """Makes rows of plain values of tables.
+
+    Args:
+        columns: The column of each field.
+        nulls: Values in place of nulls, by column.
+    """
+
+    def __init__(self, columns: Mapping[str, str], nulls: Mapping[str, Any] | None) -> None:
+        self._columns, self._nulls = dict(columns), nulls
+
+    def __call__(self, table: Any, name: str, places: Places, first: int) -> PlainRows:
+        """Return the rows of a table."""
+        wanted = table.select(list(dict.fromkeys(self._columns.values())))
+        return PlainRows(wanted, self._columns, self._nulls, places, first)
+
+
+class MakeFieldRows:
+    """Makes rows of fields of tables, as a dataset of the whole table has them.
+
+    Args:
+        chosen: The columns of each field.
+        options: The values in place of nulls, and the kind.
+    """
+
+    def __init__(self, chosen: Mapping[str, ChosenColumn], options: OpenOptions) -> None:
+        self._chosen, self._nulls, self._kind = dict(chosen), options.nulls, options.kind
+
+    def __call__(self, table: Any, name: str, places: Places, first: int) -> FieldRows:
+        """Return the rows of a table.
+
+        Raises:
+            DataError: It has nulls, or lists of several lengths where these are to be rows.
+            DTypeError: A column makes no tensor.
+        """
+        fields = read_table_fields(flatten_table(table), self._chosen, self._nulls, name)
+        if self._kind == ROWS:
+            inside = Places([name], [len(table)])
+            fields = {field: fix_length(field, values, inside) for field, values in fields.items()}
+        return FieldRows(read_fields(fields), len(table), int(table.nbytes))
+
+
+def read_table_fields(
+    table: Any, chosen: Mapping[str, ChosenColumn], nulls: Mapping[str, Any] | None, name: str
+) -> dict[str, Any]:
+    """Return the fields of a table that was decoded.
+
+    Raises:
+        DataError: It has nulls.
+        DTypeError: A column makes no tensor.
+    """
+    reader = ColumnReader(Memory(), nulls, Places([name], [len(table)]))
+    names = dict.fromkeys(column for field in chosen.values() for column in field.names)
+    columns = {column: reader.read(table.schema.field(column), table.column(column).chunks) for column in names}
+    return {field: gather(column, columns, field) for field, column in chosen.items()}
+
+
+def choose_values(available: Sequence[str], options: OpenOptions, where: str) -> dict[str, str]:
+    """Return the column of each value that a function of rows gets, by the name that it has there.
+
+    Raises:
+        ArgumentError: A column does not exist, or columns are joined; or a value stands for nulls of no column.
+    """
+    chosen = choose_columns(available, options.columns, where)
+    joined = next((field for field, column in chosen.items() if column.joined), None)
+    if joined is not None:
+        raise ArgumentError(f"columns[{joined!r}] joins columns, and fn gets plain values; expected one column")
+    for name in options.nulls or {}:
+        if name not in available:
+            raise make_unknown_column_error(str(name), available, where)
+    return {field: column.name for field, column in chosen.items()}
+
+
+class MappedRows:
+    """The rows of mapped tables by number, each a dict of plain values; it pickles by what opens the tables.
+
+    Args:
+        open_tables: Returns the name and the table of each file; it pickles, and other processes call it again.
+        columns: The column of each field.
+        nulls: Values in place of nulls, by column.
+        indices: The rows that are shown; ``None`` for all.
+    """
+
+    def __init__(
+        self,
+        open_tables: Callable[[], Sequence[tuple[str, Any]]],
+        columns: Mapping[str, str],
+        nulls: Mapping[str, Any] | None,
+        indices: Any = None,
+    ) -> None:
+        import pyarrow
+
+        self._recipe = (open_tables, dict(columns), nulls, indices)
+        named = list(open_tables())
+        places = Places([name for name, _ in named], [table.num_rows for _, table in named])
+        wanted = list(dict.fromkeys(columns.values()))
+        whole = pyarrow.concat_tables([table.select(wanted) for _, table in named], promote_options="permissive")
+        self._rows = PlainRows(whole, columns, nulls, places)
+        self._indices = indices
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedRows, self._recipe
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows) if self._indices is None else len(self._indices)
+
+    def __getitem__(self, number: int) -> Row:
+        """Return a row."""
+        return self._rows[number if self._indices is None else int(self._indices[number])]
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield all rows."""
+        return map(self.__getitem__, range(len(self)))
+
+
+def require_rows(count: int, where: str) -> None:
+    """Refuse files without a row.
+
+    Raises:
+        DataError: There is none.
+    """
+    if not count:
+        raise DataError(f"{where} holds no row, nor does a file beside it; expected at least one")
