@@ -30,6 +30,17 @@ DATA = {
 }
 # Names that have another meaning as attributes: the beginnings of series, and the step that offsets are counted from.
 TAKEN = {bl.WindowDataset: {"series", "offsets", "anchor"}}
+
+
+class Chunked:
+    """Items in chunks."""
+
+    chunks = (3, 4)
+
+    def read_chunk(self, chunk):
+        return numpy.arange(self.chunks[chunk])
+
+
 CASES = [
     (bl.TensorDataset, lambda **options: bl.TensorDataset(SERIES, **options), {}),
     (
@@ -70,6 +81,8 @@ CASES = [
         lambda **options: bl.MapDataset(IDS, **options),
         {"fn": length, "sizes": [2, 1, 3], "columns": ("0",), "on_error": "skip", "workers": "threads"},
     ),
+    (bl.MapDataset, lambda **options: bl.MapDataset(Chunked(), **options), {"chunks_open": 2}),
+    (bl.MapDataset, lambda **options: bl.MapDataset(Chunked(), **options), {"memory": 1000}),
     (
         bl.ConcatDataset,
         bl.ConcatDataset,

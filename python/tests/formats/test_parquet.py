@@ -257,10 +257,14 @@ def test_what_needs_all_rows_is_read_whole(tmp_path):
     found = bl.open(tmp_path / "a.parquet")
     (batch,) = bl.DataLoader(found, batch_size=3)
     assert batch["text"] == ["a", "bc", "def"]
-    with refused(bl.ArgumentError, "memory", str(tmp_path / "a.parquet")):
-        bl.open(tmp_path / "a.parquet", memory="1MB")
+    with refused(bl.ArgumentError, "on_error", str(tmp_path / "a.parquet")):
+        bl.open(tmp_path / "a.parquet", on_error="skip")
+    assert [sample["text"] for sample in bl.open(tmp_path / "a.parquet", memory="1MB")] == ["a", "bc", "def"]
+    with refused(bl.ArgumentError, "memory", "whole"):
+        bl.open(tmp_path / "a.parquet", kind="groups", id="n", memory="1MB")
     pq.write_table(table.select(["n"]), tmp_path / "b.parquet", compression="brotli")
-    assert [sample["n"] for sample in bl.open(tmp_path / "b.parquet")] == [1, 2, 3]
+    for options in ({}, {"memory": "1MB"}):
+        assert [sample["n"] for sample in bl.open(tmp_path / "b.parquet", **options)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("head", [b"", b"PAR1", b"PAR1 and no more of it"])
