@@ -8,7 +8,8 @@ lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 t
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
 ``chunks``, ``hdf5`` and ``zarr``: the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read
 1000 at a time and mixed in windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``:
-files as people have them, opened by ``bl.open`` (files.py). ``tars``: JPEG files in tars beside webdataset, and
+files as people have them, opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples
+of, beside ``datasets`` streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and
 ``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). It draws the
 window (pictures.py). Promises:
 
@@ -45,6 +46,7 @@ from bench.storage.files import measure_columns, measure_lines, measure_parquet,
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
 from bench.storage.tars import measure_folder, measure_tars
+from bench.storage.texts import measure_texts
 
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
@@ -212,6 +214,7 @@ PARTS = {
     "columns": measure_columns,
     "token_lists": measure_token_lists,
     "lines": measure_lines,
+    "texts": measure_texts,
     "tars": measure_tars,
     "folder": measure_folder,
 }

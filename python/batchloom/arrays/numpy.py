@@ -52,7 +52,8 @@ def borrow(array: Any, label: str) -> _native.Tensor:
         return _native.borrow(array, label)
     if is_masked(array):
         raise DataError(f"field {label} is a masked array; expected plain values: use .filled(value)")
-    if array.dtype.name in FOREIGN:
+    # NumPy makes the name of a type anew each time, in the time of all else here.
+    if array.dtype.isbuiltin != 1 and array.dtype.name in FOREIGN:
         integers = array.view(FOREIGN[array.dtype.name])
         return _native.borrow(integers, label).reinterpret(array.dtype.name)
     if not array.dtype.isnative:

@@ -21,6 +21,7 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
         rows = bl.open("data/*.npy")
         tensors = bl.open("features.safetensors", columns=["x", "y"])
         tokens = bl.open("shards/{000..019}.bin", dtype="uint16", seq_len=1024)
+        texts = bl.open("data/*.parquet", fn=tokenize, memory="1GB")  # tokenize({"text": ..., "label": ...})
         loader = bl.DataLoader(rows, batch_size=64, shuffle=True)
 
     Several files are one dataset, in natural order (``shard-2`` before ``shard-10``): their columns have one type, and
@@ -29,7 +30,7 @@ def open(source: Any, **keywords: Any) -> Dataset[Any]:
 
     Files whose values have places that are known are mapped: nothing is read before its batch is formed, samples are
     shuffled over all files, and opening takes the time of headers. So are arrays of NumPy, archives that are not
-    compressed, safetensors and tokens.
+    compressed, safetensors and tokens. Other files are read a chunk at a time, in the order of a plan.
 
     Args:
         source: A path, a pattern (``"data/*.npy"``, with ``**`` for folders in folders and ``{000..011}`` for
