@@ -274,7 +274,6 @@ impl Kind for MapDataset {
             facts: SampleFacts { sizes, ..self.facts.clone() },
             in_chunks,
             selection: Some(text),
-            ..self.clone()
         };
         let (samples, expected) = (selection.samples(), self.samples);
         Some(match samples == expected {
