@@ -216,6 +216,17 @@ fn budgets_that_samples_have_none_of() {
     assert_eq!(plan(sizes, Packing::within(budgets()).unwrap().into()).steps(), 10);
 }
 
+/// Parts of samples that are split count their own elements, so that small parts share a batch.
+#[test]
+fn parts_of_samples_count_their_own_elements() {
+    let budgets = Budgets::new([("length", 100), ("images", 30)]).unwrap();
+    let sizes = Sizes::new(vec![250; 10]).named("length").unwrap().with("images", vec![1; 10]).unwrap();
+    let rule = Packing::within(budgets).unwrap().oversize(PackedOversize::Split);
+    let plan = Plan::builder(10).sizes(sizes).rule(rule).build().unwrap();
+    // Two parts of 100 elements for each sample, and two rests of 50 in each further batch.
+    assert_eq!(plan.steps(), 25);
+}
+
 /// A seeded table of vision-language lengths: text, patches and images.
 fn vision(samples: u64) -> Sizes {
     let unit = |sample, salt| mixed(sample, salt) as f64 / f64::from(1_u32 << 31);

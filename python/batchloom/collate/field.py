@@ -188,7 +188,8 @@ class FieldOptions:
             Values and padding are then up to the function. If it has a parameter ``rng``, it gets a
             ``numpy.random.Generator`` whose numbers follow from the seed, the epoch and the samples of the batch.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
-            token of each sample and at padding.
+            token of each sample and at padding. The field is a sequence of integers: of a ``SequenceDataset``, or of
+            samples with sizes, on demand, in chunks or in files.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
             sizes.

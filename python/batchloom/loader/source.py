@@ -83,8 +83,8 @@ class LoaderSamples:
             return None
         if not self.held.has_next_tokens:
             raise ArgumentError(
-                f"labels is {labels!r}; labels= needs a SequenceDataset, as tokens of sequences have a next one; this "
-                f"loader batches a {type(self.dataset).__name__}"
+                f"labels is {labels!r}; labels= needs sequences, as tokens of sequences have a next one: a "
+                f"SequenceDataset, or samples with sizes; this loader batches a {type(self.dataset).__name__}"
             )
         if not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")

@@ -38,6 +38,11 @@ pub(crate) trait Form: Debug + Send + Sync {
         false
     }
 
+    /// Returns true if the field is made of the data of samples: its own, or that of another field.
+    fn reads_data(&self) -> bool {
+        self.is_data()
+    }
+
     /// The number of bands.
     fn bands(&self) -> usize {
         1

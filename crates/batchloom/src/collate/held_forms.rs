@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::error::CollateCause;
 use super::held::HeldMembers;
+use super::labels::SampleTokens;
 use super::pad::repeat;
 use super::{Form, Members, PadSide, Padding, RowSlots, Taken};
 use crate::{DType, Result};
@@ -168,5 +169,16 @@ impl Padding for HeldLists {
 
     fn value(&self) -> Option<&[u8]> {
         Some(&self.value)
+    }
+}
+
+impl SampleTokens for HeldLists {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn copy(&self, members: &Members, member: usize, tokens: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let (chunk, sample) = held(members)?.find(self.field, member);
+        chunk.copy_part(sample, tokens, target)
     }
 }

@@ -5,7 +5,7 @@
 //! without samples, are padding.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::pack::RowBoundaries;
 use super::{Form, Members, RowFrame, RowUnit};
@@ -18,6 +18,8 @@ pub(crate) struct InRows {
     frame: RowFrame,
     /// The bytes of one element of padding.
     padding: Vec<u8>,
+    /// The bytes of a row: the same in all batches of this form.
+    row_bytes: OnceLock<usize>,
 }
 
 impl InRows {
@@ -29,7 +31,7 @@ impl InRows {
             RowUnit::Boundary => Arc::new(RowBoundaries { dtype: inner.dtype(), frame }),
             RowUnit::Element | RowUnit::Member => {
                 let padding = padding.unwrap_or_else(|| inner.row_padding());
-                Arc::new(Self { inner, frame, padding })
+                Arc::new(Self { inner, frame, padding, row_bytes: OnceLock::new() })
             }
         }
     }
@@ -44,8 +46,10 @@ impl InRows {
 
     /// The number of bytes of a row.
     fn row_bytes(&self, members: &Members) -> usize {
-        let inner = self.inner.shape(members);
-        self.len() * inner[1..].iter().product::<usize>() * self.inner.dtype().size()
+        *self.row_bytes.get_or_init(|| {
+            let inner = self.inner.shape(members);
+            self.len() * inner[1..].iter().product::<usize>() * self.inner.dtype().size()
+        })
     }
 
     /// Fills what follows the parts of a row.
@@ -85,6 +89,10 @@ impl Form for InRows {
 
     fn is_data(&self) -> bool {
         self.inner.is_data()
+    }
+
+    fn reads_data(&self) -> bool {
+        self.inner.reads_data()
     }
 
     fn sample(&self) -> Vec<Option<usize>> {

@@ -1,7 +1,9 @@
 //! Labels for language models: the token after each token, and [`IGNORED`] after the last one and where a sample only
 //! fills up. Where a row ends inside of a sample that is continued, its last label is the first token of the rest.
 
+use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::copy::copy_rows;
 use super::index::write;
@@ -12,10 +14,38 @@ use crate::{DType, Result};
 /// The label that losses ignore.
 pub(crate) const IGNORED: i64 = -100;
 
+/// The tokens of samples.
+pub(crate) trait SampleTokens: Debug + Send + Sync {
+    /// The type of a token: integers.
+    fn dtype(&self) -> DType;
+
+    /// Returns true if the sample of a member was read.
+    fn has(&self, _member: usize) -> bool {
+        true
+    }
+
+    /// Copies tokens of the sample of a member: these, counted from its first one.
+    ///
+    /// # Errors
+    /// The errors of reading samples.
+    fn copy(&self, members: &Members, member: usize, tokens: Range<usize>, target: &mut [u8]) -> Result<()>;
+}
+
+impl SampleTokens for Sequences {
+    fn dtype(&self) -> DType {
+        self.values().dtype()
+    }
+
+    fn copy(&self, members: &Members, member: usize, tokens: Range<usize>, target: &mut [u8]) -> Result<()> {
+        copy_rows(self.values(), self.start(members.row(member)) + tokens.start, tokens.len(), target);
+        Ok(())
+    }
+}
+
 /// The next tokens of one field: `[samples, length]`, or `[elements]`; int64.
 #[derive(Debug, Clone)]
 pub(crate) struct Labels {
-    pub(crate) sequences: Sequences,
+    pub(crate) tokens: Arc<dyn SampleTokens>,
     pub(crate) side: PadSide,
     /// True if samples are concatenated, not padded.
     pub(crate) packed: bool,
@@ -41,6 +71,10 @@ impl Form for Labels {
         elements * size_of::<i64>()
     }
 
+    fn reads_data(&self) -> bool {
+        true
+    }
+
     fn is_concatenated(&self) -> bool {
         self.packed
     }
@@ -50,7 +84,7 @@ impl Form for Labels {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let mut rest = target;
+        let (mut rest, mut tokens) = (target, Vec::new());
         for member in range {
             let length = members.length(member);
             let slot = if self.packed { length } else { members.union.first().copied().unwrap_or(0) };
@@ -64,7 +98,7 @@ impl Form for Labels {
             write(std::iter::repeat(IGNORED), ignored);
             let (part, ignored) = part.split_at_mut(part.len() - after);
             write(std::iter::repeat(IGNORED), ignored);
-            self.fill_next(members, member, part);
+            self.fill_next(members, member, &mut tokens, part)?;
             rest = later;
         }
         Ok(())
@@ -73,20 +107,31 @@ impl Form for Labels {
 
 impl Labels {
     /// Writes the tokens from the second on, and [`IGNORED`] after the last of the sample; only that if the member is a
-    /// filler. A sample that is continued has a token after the last of this part.
-    fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
-        let values = self.sequences.values();
-        if members.is_filler(member) {
-            return write(std::iter::repeat(IGNORED), target);
+    /// filler, or was not read. A sample that is continued has a token after the last of this part. `tokens` is memory
+    /// that is used again.
+    fn fill_next(
+        &self,
+        members: &Members,
+        member: usize,
+        tokens: &mut Vec<u8>,
+        target: &mut [u8],
+    ) -> Result<()> {
+        if members.is_filler(member) || !self.tokens.has(member) {
+            write(std::iter::repeat(IGNORED), target);
+            return Ok(());
         }
-        let first = self.sequences.start(members.row(member)) + members.start(member) + 1;
+        let first = members.start(member) + 1;
         let last = usize::from(!members.is_continued(member));
         let next = members.length(member).saturating_sub(last);
-        let mut tokens = vec![0; next * values.row_bytes()];
-        copy_rows(values, first, next, &mut tokens);
+        let dtype = self.tokens.dtype();
+        tokens.resize(next * dtype.size(), 0);
+        if next > 0 {
+            self.tokens.copy(members, member, first..first + next, tokens)?;
+        }
         let (labels, last) = target.split_at_mut(next * size_of::<i64>());
-        widen(self.sequences.values().dtype(), &tokens, labels);
+        widen(dtype, tokens, labels);
         write(std::iter::once(IGNORED), last);
+        Ok(())
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) use held_forms::{HeldLists, HeldStack};
 pub(crate) use in_rows::InRows;
 pub(crate) use index::{FILLER, Lengths, SampleIndex, SourceNumber, Weight};
 pub(crate) use index_offset::IndexOffset;
-pub(crate) use labels::{IGNORED, Labels, is_integer};
+pub(crate) use labels::{IGNORED, Labels, SampleTokens, is_integer};
 pub(crate) use loss::{LossDenominator, LossWeight};
 pub(crate) use members::{Members, RowFrame};
 pub(crate) use own_lengths::OwnLengths;

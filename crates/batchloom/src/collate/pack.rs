@@ -96,15 +96,13 @@ impl Form for Pack {
             stack(values, &scattered, target, slots);
             return Ok(());
         }
-        // The samples behind these are the next to be copied, or another thread copies them now.
-        let ahead = range.start..(range.end + AHEAD).min(members.count);
-        let starts = self.sequences.starts(members.rows(ahead.clone()));
+        let starts = self.sequences.starts(members.rows(range.clone()));
         let first = |member: usize| {
             starts[member - range.start] + self.before(band, members, member) + members.start(member)
         };
         let mut rest = target;
         for member in range.clone() {
-            if member + AHEAD < ahead.end {
+            if member + AHEAD < range.end {
                 let bytes = members.length(member + AHEAD) * row;
                 prefetch_rows(values, first(member + AHEAD), bytes);
             }
@@ -314,10 +312,13 @@ impl Form for Segments {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let mut rest = target;
+        let mut row = 0..0;
         for member in range {
             let (part, later) = rest.split_at_mut(members.length(member) * size_of::<i32>());
-            let first = members.row_members(members.row_of(member)).start;
-            write_short(std::iter::repeat(member - first + 1), part);
+            if !row.contains(&member) {
+                row = members.row_members(members.row_of(member));
+            }
+            write_short(std::iter::repeat(member - row.start + 1), part);
             rest = later;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::form::Padding;
+use super::labels::SampleTokens;
 use super::{Form, Members, SlotPlace, SlotWriter};
 use crate::{DType, Result, Tensor};
 
@@ -122,6 +123,30 @@ impl Form for ReadField {
             let places: Vec<SlotPlace> = (first..end).map(place).collect();
             let bytes = self.start(members, first) - begin..self.start(members, end) - begin;
             samples.write(self.field, &places, &slots, &mut target[bytes])?;
+        }
+        Ok(())
+    }
+}
+
+impl SampleTokens for ReadField {
+    fn dtype(&self) -> DType {
+        self.writer.dtype
+    }
+
+    fn has(&self, member: usize) -> bool {
+        self.shapes[member].is_some()
+    }
+
+    fn copy(&self, members: &Members, member: usize, tokens: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = SlotTarget { writer: &self.writer, concatenates: true };
+        for (held, samples) in self.parts.iter().filter(|(held, _)| held.contains(&member)) {
+            let place = SlotPlace {
+                number: members.samples[member],
+                epoch: members.epoch,
+                sample: Some(member - held.start),
+                part: Some((tokens.start, tokens.len())),
+            };
+            samples.write(self.field, &[place], &slots, target)?;
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ fn form_held(
                 let slots = piece.piece.slots(run, slot, region.len());
                 form.gather(taken, region, slots)
             }
-            Some(own) if field < direct.fields.own_fields() || form.is_data() => {
+            Some(own) if field < direct.fields.own_fields() || form.reads_data() => {
                 form.fill(own, if are_rows { rows.clone() } else { 0..own.count }, region)
             }
             Some(_) => form.fill(&run.members, rows.clone(), region),

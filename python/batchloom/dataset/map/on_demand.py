@@ -84,6 +84,11 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     def whole_len(self) -> int:
         return len(self.source)
 
+    @property
+    def has_next_tokens(self) -> bool:  # type: ignore[override]
+        """``True`` if samples have sizes: a field may then be as long as its sample."""
+        return self.own_sizes is not None
+
     @override
     def sizes(self) -> Sizes | None:
         named = self.named_sizes()

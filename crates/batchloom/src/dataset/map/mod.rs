@@ -11,7 +11,10 @@ mod error;
 mod held_chunks;
 pub(super) mod in_chunks;
 mod item_chunks;
+mod next_tokens;
+mod read_batch;
 pub(super) mod reading;
+mod sample_facts;
 mod source;
 
 use std::fmt::Debug;
@@ -36,20 +39,19 @@ pub use reading::{
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
 use super::collated::{Collated, CollatedAhead};
-use super::collation::{CollateOptions, Collation, Index, Ragged, form_one};
+use super::collation::{CollateOptions, Collation, Index, form_one};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
-use crate::batching::{FixedSize, Rule, Sizes};
-use crate::collate::{
-    Boundaries, DirectSlots, Form, HeldLists, HeldStack, Lengths, Mask, Members, PadSlot, Positions,
-    ReadField, ReadParts, SampleIndex, Segments, Slot, SlotWriter, WholeField,
-};
-use crate::dataset::error::SelectionCause;
-use crate::error::ReadError;
+use crate::batching::{FixedSize, Labels, Rule, Sizes};
+use crate::collate::{DirectSlots, Form, HeldLists, HeldStack, Members, PadSlot, SampleTokens, Slot};
+use crate::dataset::error::{LabelsCause, SelectionCause};
 use crate::order::Chunks;
-use crate::{ChunkedTensor, DType, Result, Tensor};
+use crate::{ChunkedTensor, Result, Tensor};
 use error::MapCause;
+use next_tokens::make_labels;
+use read_batch::{ReadBatch, check_own_names, collate_whole, describing_fields};
+use sample_facts::SampleFacts;
 
 /// Samples that are made on demand by a [`Source`].
 ///
@@ -74,9 +76,7 @@ use error::MapCause;
 pub struct MapDataset {
     reader: Arc<dyn Reader>,
     samples: u64,
-    sizes: Option<Sizes>,
-    variable: Option<Vec<String>>,
-    on_error: OnError,
+    facts: SampleFacts,
     /// The chunks that samples are read in, and how many are mixed at a time, if these are read as a whole.
     in_chunks: Option<InChunks>,
     /// The samples that were selected from the reader's samples, if some were.
@@ -142,15 +142,6 @@ impl MapDataset {
     /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
-    }
-}
-
-impl MapDataset {
-    /// Returns true if a field is as long as the size of its sample, given the shape of one.
-    fn is_variable(&self, options: &CollateOptions, name: &str, shape: &[usize]) -> bool {
-        let has_slot = options.slots.iter().any(|(field, _)| field == name);
-        let named = self.variable.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
-        !has_slot && named && self.sizes.is_some() && !shape.is_empty()
     }
 }
 
@@ -246,8 +237,8 @@ impl MapDatasetBuilder {
                 Some(given) => sizes.with(name, given),
             })
         };
-        let (sizes, selection) = (sizes.map(named).transpose()?, None);
-        Ok(MapDataset { reader, samples, sizes, variable, on_error, in_chunks, selection })
+        let facts = SampleFacts { sizes: sizes.map(named).transpose()?, variable, on_error };
+        Ok(MapDataset { reader, samples, facts, in_chunks, selection: None })
     }
 }
 
@@ -261,24 +252,28 @@ impl Kind for MapDataset {
     }
 
     fn sizes(&self) -> Option<Sizes> {
-        self.sizes.clone()
+        self.facts.sizes.clone()
+    }
+
+    fn makes_labels(&self) -> bool {
+        self.facts.sizes.is_some() && !self.reader.makes_batches()
+    }
+
+    fn labels(&self, options: &CollateOptions) -> Option<Labels> {
+        options.labels.as_ref().filter(|_| self.makes_labels()).map(|_| Labels::Next)
     }
 
     /// The facts about samples; fields are known once samples were read.
     fn collation(&self, _: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
-        let named = self.variable.iter().flatten();
-        let mut slotted = named.filter(|name| options.slots.iter().any(|(field, _)| field == *name));
+        if let Some(field) = options.labels.as_ref().filter(|field| has_slot(options, field)) {
+            return Err(LabelsCause::Slot { field: field.clone() }.into());
+        }
+        let named = self.facts.variable.iter().flatten();
+        let mut slotted = named.filter(|name| has_slot(options, name));
         if let Some(field) = slotted.next() {
             return Err(MapCause::SlotOfColumn { field: field.clone() }.into());
         }
-        let ragged = self.sizes.clone().map(|sizes| Ragged {
-            guide: None,
-            sizes,
-            own_sizes: true,
-            subsamples: false,
-            shuffles: false,
-        });
-        Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
+        Ok(Collation { ragged: self.facts.ragged(), ..Collation::new(Vec::new(), Index::Rows)? })
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
@@ -289,14 +284,13 @@ impl Kind for MapDataset {
         let chosen = Chosen::new(Arc::clone(&self.reader), selection.clone());
         let outer = self.selection.as_ref();
         let text = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer));
-        let sizes = || self.sizes.as_ref().map(|sizes| sizes.gather(selection.iter())).transpose();
+        let sizes = || self.facts.sizes.as_ref().map(|sizes| sizes.gather(selection.iter())).transpose();
         let selected = |(text, sizes)| Self {
             reader: Arc::new(chosen),
             samples: selection.len(),
-            sizes,
+            facts: SampleFacts { sizes, ..self.facts.clone() },
             in_chunks,
             selection: Some(text),
-            ..self.clone()
         };
         let (samples, expected) = (selection.samples(), self.samples);
         Some(match samples == expected {
@@ -332,7 +326,7 @@ impl Kind for MapDataset {
             parts: vec![(0..1, self.reader.read(&request)?)],
             first: None,
         };
-        let plain = Self { sizes: None, variable: None, on_error: OnError::Raise, ..self.clone() };
+        let plain = Self { facts: SampleFacts::default(), ..self.clone() };
         let collated = plain.collate(&FixedSize::new(1)?.into(), &CollateOptions::default(), read)?;
         let members = Members { samples: vec![sample], ..Members::of_count(1, 0) };
         let fields = collated.collation.names.iter().zip(&collated.collation.forms);
@@ -349,9 +343,9 @@ impl Kind for MapDataset {
 
     fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
         if self.reader.makes_batches() {
-            return collate_whole(self, rule, options, read);
+            return collate_whole(&self.facts, options, read);
         }
-        ReadBatch::new(self, read)?.collate(self, rule, options)
+        ReadBatch::new(&self.facts, read)?.collate(&self.facts, rule, options)
     }
 
     fn collate_ahead(
@@ -371,7 +365,8 @@ impl Kind for MapDataset {
         for (name, (dtype, shape)) in expected.structure.names.iter().zip(&expected.fields) {
             let slot = options.slots.iter().find(|(field, _)| field == name);
             let slot = slot.map_or(&Slot::Same, |(_, slot)| slot);
-            let Some(fixed) = slot.fixed_shape(shape).filter(|_| !self.is_variable(options, name, shape))
+            let Some(fixed) =
+                slot.fixed_shape(shape).filter(|_| !self.facts.is_variable(options, name, shape))
             else {
                 return Ok(None);
             };
@@ -383,11 +378,11 @@ impl Kind for MapDataset {
             fields.push((name.clone(), Arc::new(DirectSlots { dtype, shape: fixed })));
         }
         let own = fields.len();
-        let described = describing_fields(self, rule, options, false);
+        let described = describing_fields(&self.facts, rule, options, false, None);
         check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
-        let ragged = self.collation(rule, options, (0, 0))?.ragged;
-        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
+        let collation =
+            Collation { own, ragged: self.facts.ragged(), ..Collation::new(fields, Index::Rows)? };
         let marks = self.skips().then(Arc::default);
         // The types of fields are those in batches.
         let options = CollateOptions { fields: Vec::new(), ..options.clone() };
@@ -396,7 +391,7 @@ impl Kind for MapDataset {
     }
 
     fn skips(&self) -> bool {
-        self.on_error == OnError::Skip
+        self.facts.skips()
     }
 }
 
@@ -415,292 +410,42 @@ impl MapDataset {
         let dtypes: Vec<_> = expected.fields.iter().map(|(dtype, _)| *dtype).collect();
         let options = options.with_types(names, &dtypes)?;
         let (mut fields, mut variable) = (Vec::<(String, Arc<dyn Form>)>::new(), Vec::new());
+        let mut tokens = None;
         for (field, (name, (dtype, shape))) in names.iter().zip(&expected.fields).enumerate() {
-            let (dtype, is_variable) = (*dtype, self.is_variable(&options, name, shape));
+            let (dtype, is_variable) = (*dtype, self.facts.is_variable(&options, name, shape));
             let form: Arc<dyn Form> = match is_variable {
                 false => Arc::new(HeldStack { field, dtype, shape: shape.clone() }),
-                true => Arc::new(HeldLists {
-                    field,
-                    dtype,
-                    inner: shape[1..].to_vec(),
-                    concatenates: rule.packs(),
-                    side: options.pad_side,
-                    value: options.slot_padding(name, &Slot::Pad(PadSlot::default()), dtype)?,
-                }),
+                true => {
+                    let lists = Arc::new(HeldLists {
+                        field,
+                        dtype,
+                        inner: shape[1..].to_vec(),
+                        concatenates: rule.packs(),
+                        side: options.pad_side,
+                        value: options.slot_padding(name, &Slot::Pad(PadSlot::default()), dtype)?,
+                    });
+                    if options.labels.as_ref() == Some(name) {
+                        tokens = Some(Arc::clone(&lists) as Arc<dyn SampleTokens>);
+                    }
+                    lists
+                }
             };
             fields.push((name.clone(), form));
             variable.push(is_variable);
         }
         let own = fields.len();
-        let described = describing_fields(self, rule, &options, variable.contains(&true));
+        let labels = make_labels(&options, rule, expected, tokens)?;
+        let described = describing_fields(&self.facts, rule, &options, variable.contains(&true), labels);
         check_own_names(&fields, &described)?;
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
-        let ragged = self.collation(rule, &options, (0, 0))?.ragged;
-        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
+        let collation =
+            Collation { own, ragged: self.facts.ragged(), ..Collation::new(fields, Index::Rows)? };
         let collated = Collated { collation, options, marks: None, skipped: Vec::new(), first: None };
         Ok(CollatedAhead { collated, as_read: false, held: Some(variable) })
     }
 }
 
-/// The samples of one batch, read.
-struct ReadBatch {
-    samples: Vec<u64>,
-    /// The layout of each sample, or `None` for those that are left out.
-    layouts: Vec<Option<SampleLayout>>,
-    parts: ReadParts,
-    skipped: Skipped,
-    /// The sample that later samples are compared to, and its layout.
-    first: (u64, SampleLayout),
-}
-
-impl ReadBatch {
-    /// Looks at what was read, and at what failed.
-    fn new(dataset: &MapDataset, batch: BatchRead) -> Result<Self> {
-        let (mut layouts, mut parts, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-        for (range, part) in batch.parts {
-            for (outcome, &sample) in part.outcomes.into_iter().zip(&batch.samples[range.clone()]) {
-                match (outcome, dataset.on_error) {
-                    (Ok(layout), _) => layouts.push(Some(layout)),
-                    (Err(cause), _) if Banned::is(&cause) => layouts.push(None),
-                    (Err(cause), OnError::Raise) => return Err(ReadError::Failed { sample, cause }.into()),
-                    (Err(cause), OnError::Skip) => {
-                        layouts.push(None);
-                        skipped.push((sample, cause));
-                    }
-                }
-            }
-            parts.push((range, part.samples));
-        }
-        let own = || {
-            batch.samples.iter().zip(&layouts).find_map(|(&sample, layout)| Some((sample, layout.clone()?)))
-        };
-        let Some(first) = batch.first.or_else(own) else {
-            let banned = || (batch.samples.first().copied().unwrap_or(0), Banned.into());
-            let (sample, cause) = skipped.into_iter().next().unwrap_or_else(banned);
-            return Err(ReadError::NoneRead { sample, cause }.into());
-        };
-        Ok(Self { samples: batch.samples, layouts, parts: parts.into(), skipped, first })
-    }
-
-    /// The layouts of the samples that could be read, with their numbers and places.
-    fn layouts(&self) -> impl Iterator<Item = (u64, &SampleLayout)> {
-        self.samples
-            .iter()
-            .zip(&self.layouts)
-            .filter_map(|(&sample, layout)| Some((sample, layout.as_ref()?)))
-    }
-
-    /// The fields of the batch.
-    fn collate(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
-        let names = Arc::clone(&self.first.1.structure.names);
-        self.check_structure()?;
-        let slot = |name: &String| options.slots.iter().find(|(field, _)| field == name);
-        let of = |(name, (dtype, _)): (&String, &(DType, _))| {
-            slot(name).map_or(*dtype, |(_, slot)| slot.dtype(*dtype))
-        };
-        let dtypes: Vec<_> = names.iter().zip(&self.first.1.fields).map(of).collect();
-        let options = options.with_types(&names, &dtypes)?;
-        check_names("fields", options.slots.iter().map(|(name, _)| name), &names)?;
-        check_names("columns", dataset.variable.iter().flatten(), &names)?;
-        check_names("pad_value", options.pad_numbers.iter().filter_map(|(name, _)| name.as_ref()), &names)?;
-        let mut variable = false;
-        let mut fields = Vec::new();
-        for (place, name) in names.iter().enumerate() {
-            let field = self.field(dataset, rule, &options, place, name)?;
-            variable |= field.is_variable;
-            fields.push((name.clone(), Arc::new(field) as Arc<dyn Form>));
-        }
-        if rule.packs() && !variable {
-            return Err(ReadError::NothingToPack { rule: rule.name(), sample: self.first.0 }.into());
-        }
-        let own = fields.len();
-        let described = describing_fields(dataset, rule, &options, variable);
-        check_own_names(&fields, &described)?;
-        fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
-        let ragged = dataset.collation(rule, &options, (0, 0))?.ragged;
-        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
-        let marks = dataset.skips().then(|| self.marks());
-        Ok(Collated { collation, options, marks, skipped: self.skipped, first: Some(self.first) })
-    }
-
-    /// True for each sample that could not be read.
-    fn marks(&self) -> Arc<[bool]> {
-        self.layouts.iter().map(Option::is_none).collect()
-    }
-
-    /// Refuses samples with other fields than the first.
-    fn check_structure(&self) -> Result<()> {
-        let (first, expected) = (self.first.0, &self.first.1.structure);
-        let differs = |(_, layout): &(u64, &SampleLayout)| layout.structure != *expected;
-        match self.layouts().find(differs) {
-            None => Ok(()),
-            Some((sample, layout)) => Err(ReadError::Structure {
-                sample,
-                found: layout.structure.to_string(),
-                first,
-                expected: expected.to_string(),
-            }
-            .into()),
-        }
-    }
-
-    /// The form of one field.
-    fn field(
-        &self,
-        dataset: &MapDataset,
-        rule: &Rule,
-        options: &CollateOptions,
-        place: usize,
-        name: &str,
-    ) -> Result<ReadField> {
-        let (dtype, first) = &self.first.1.fields[place];
-        let slot = options.slots.iter().find(|(field, _)| field == name).map(|(_, slot)| slot.clone());
-        let is_variable = dataset.is_variable(options, name, first);
-        self.check_layouts(dataset, place, name, is_variable, slot.as_ref())?;
-        let side = options.pad_side;
-        let slot = slot.unwrap_or(if is_variable {
-            Slot::Pad(PadSlot { side, ..PadSlot::default() })
-        } else {
-            Slot::Same
-        });
-        let shape = match is_variable {
-            // The first extent is that of the batch, which its members know.
-            true => first.clone(),
-            false => {
-                let mut shapes: Vec<_> =
-                    self.layouts().map(|(_, layout)| layout.fields[place].1.as_slice()).collect();
-                if shapes.is_empty() {
-                    // Every sample of the batch is left out.
-                    shapes.push(first);
-                }
-                slot.shape(name, shapes.into_iter())?
-            }
-        };
-        let dtype = slot.dtype(*dtype);
-        let padding = options.slot_padding(name, &slot, dtype)?;
-        let writer = SlotWriter { slot, shape, dtype, padding };
-        let shape_of =
-            |layout: &Option<SampleLayout>| layout.as_ref().map(|layout| layout.fields[place].1.clone());
-        let shapes = self.layouts.iter().map(shape_of).collect();
-        let concatenates = is_variable && rule.packs();
-        let parts = Arc::clone(&self.parts);
-        Ok(ReadField { parts, field: place, writer, concatenates, is_variable, shapes })
-    }
-
-    /// Refuses arrays with other types and shapes than in the first sample, and lengths that are not the sizes.
-    fn check_layouts(
-        &self,
-        dataset: &MapDataset,
-        place: usize,
-        name: &str,
-        is_variable: bool,
-        slot: Option<&Slot>,
-    ) -> Result<()> {
-        let (first, (expected, expected_shape)) = (self.first.0, &self.first.1.fields[place]);
-        let slot = slot.unwrap_or(&Slot::Same);
-        for (sample, layout) in self.layouts() {
-            let (dtype, shape) = &layout.fields[place];
-            let array = || format!("field {name} of sample {sample}");
-            slot.check_array(array, *dtype, shape)?;
-            let fits = match is_variable {
-                true => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
-                false => slot.takes_both(shape, expected_shape),
-            };
-            if dtype != expected || !fits {
-                let (field, shape) = (name.to_owned(), shape.clone());
-                let expected_shape = expected_shape.clone();
-                let (dtype, expected) = (*dtype, *expected);
-                return Err(ReadError::Layout {
-                    field,
-                    sample,
-                    found: dtype,
-                    shape,
-                    first,
-                    expected,
-                    expected_shape,
-                }
-                .into());
-            }
-            let sizes = dataset.sizes.as_ref().filter(|_| is_variable);
-            let size = sizes.map(|sizes| sizes.as_slice()[usize::try_from(sample).unwrap_or(usize::MAX)]);
-            if let Some(size) = size.filter(|&size| shape[0] as u64 != u64::from(size)) {
-                return Err(
-                    ReadError::Size { field: name.to_owned(), sample, shape: shape.clone(), size }.into()
-                );
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The fields of a batch that was made as a whole. Each batch has fields of its own.
-fn collate_whole(
-    dataset: &MapDataset,
-    rule: &Rule,
-    options: &CollateOptions,
-    read: BatchRead,
-) -> Result<Collated> {
-    let sample = read.samples.first().copied().unwrap_or(0);
-    let part = read.parts.into_iter().next().map(|(_, part)| part);
-    let missing = || ReadError::Failed { sample, cause: SourceError::from("its batch was not made").into() };
-    let ReadPart { outcomes, samples: batch, .. } = part.ok_or_else(missing)?;
-    let layout = outcomes.into_iter().next().ok_or_else(missing)?;
-    let layout = layout.map_err(|cause| ReadError::Failed { sample, cause })?;
-    let field = |(field, (dtype, shape)): (usize, &(DType, Vec<usize>))| {
-        let writer = SlotWriter::same(*dtype, shape.clone());
-        let name = layout.structure.names[field].clone();
-        (name, Arc::new(WholeField { batch: Arc::clone(&batch), field, writer }) as Arc<dyn Form>)
-    };
-    let fields = layout.fields.iter().enumerate().map(field).collect();
-    let ragged = dataset.collation(rule, options, (0, 0))?.ragged;
-    let collation = Collation { ragged, ..Collation::new(fields, Index::Rows)? };
-    let first = Some((sample, layout));
-    Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first })
-}
-
-/// Refuses options for fields that samples do not have.
-fn check_names<'a>(
-    option: &'static str,
-    mut given: impl Iterator<Item = &'a String>,
-    names: &[String],
-) -> Result<()> {
-    match given.find(|name| !names.contains(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(ReadError::UnknownField { option, field: name.clone(), names: names.join(", ") }.into())
-        }
-    }
-}
-
-/// Refuses fields of samples with the name of a field that describes them.
-fn check_own_names(fields: &[(String, Arc<dyn Form>)], described: &[(&str, Arc<dyn Form>)]) -> Result<()> {
-    let is_own = |name: &String| described.iter().any(|(own, _)| own == name);
-    match fields.iter().find(|(name, _)| is_own(name)) {
-        Some((field, _)) => Err(MapCause::OwnName { field: field.clone() }.into()),
-        None => Ok(()),
-    }
-}
-
-/// The fields that describe a batch of samples with sizes.
-fn describing_fields(
-    dataset: &MapDataset,
-    rule: &Rule,
-    options: &CollateOptions,
-    is_variable: bool,
-) -> Vec<(&'static str, Arc<dyn Form>)> {
-    let mut fields: Vec<(&str, Arc<dyn Form>)> = match (is_variable, rule.packs()) {
-        (false, _) => Vec::new(),
-        (true, true) => vec![
-            ("cu_seqlens", Arc::new(Boundaries)),
-            ("position_ids", Arc::new(Positions { continues: rule.continues() })),
-            ("segment_ids", Arc::new(Segments)),
-        ],
-        (true, false) => {
-            vec![("attention_mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))]
-        }
-    };
-    if dataset.sizes.is_some() {
-        fields.push(("index", Arc::new(SampleIndex)));
-    }
-    fields
+/// Returns true if a field goes into a slot.
+fn has_slot(options: &CollateOptions, field: &str) -> bool {
+    options.slots.iter().any(|(name, _)| name == field)
 }

@@ -283,7 +283,8 @@ impl Kind for SequenceDataset {
             if options.slots.iter().any(|(name, _)| name == field) {
                 return Err(LabelsCause::Slot { field: field.clone() }.into());
             }
-            let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
+            let tokens = Arc::new(self.tokens(field)?);
+            let labels = Labels { tokens, side: options.pad_side, packed: packs };
             described.push(("labels", self.with_own_lengths(field, Arc::new(labels))));
         }
         self.collate(packs, options, described)

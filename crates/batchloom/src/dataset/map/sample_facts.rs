@@ -1,0 +1,35 @@
+//! `SampleFacts`: what is known of samples before any of them is read.
+
+use super::reading::OnError;
+use crate::batching::Sizes;
+use crate::dataset::collation::{CollateOptions, Ragged};
+
+/// The facts about samples that are made on demand.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SampleFacts {
+    /// The size of each sample.
+    pub(super) sizes: Option<Sizes>,
+    /// The fields that are as long as the size of their sample; all with at least one dimension, if none are named.
+    pub(super) variable: Option<Vec<String>>,
+    pub(super) on_error: OnError,
+}
+
+impl SampleFacts {
+    /// Returns true if a field is as long as the size of its sample, given the shape of one.
+    pub(super) fn is_variable(&self, options: &CollateOptions, name: &str, shape: &[usize]) -> bool {
+        let has_slot = options.slots.iter().any(|(field, _)| field == name);
+        let named = self.variable.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
+        !has_slot && named && self.sizes.is_some() && !shape.is_empty()
+    }
+
+    /// The facts by which batches are padded or packed, if samples have sizes.
+    pub(super) fn ragged(&self) -> Option<Ragged> {
+        let sizes = self.sizes.clone()?;
+        Some(Ragged { guide: None, sizes, own_sizes: true, subsamples: false, shuffles: false })
+    }
+
+    /// Returns true if samples that cannot be read are left out.
+    pub(super) fn skips(&self) -> bool {
+        self.on_error == OnError::Skip
+    }
+}
