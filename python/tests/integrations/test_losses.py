@@ -11,6 +11,7 @@ RANKS = """
 import json, os, re, sys
 import batchloom as bl, numpy, torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 
 torch.set_num_threads(1)
 page = open(sys.argv[1], encoding="utf-8").read()
@@ -37,7 +38,8 @@ class Keeps:
             parameter.grad = None
 
     def step(self):
-        self.found.append([parameter.grad.clone() for parameter in self.parameters])
+        grads = [parameter.grad for parameter in self.parameters]
+        self.found.append([grad.full_tensor() if hasattr(grad, "full_tensor") else grad.clone() for grad in grads])
 
 
 def model_of():
@@ -101,11 +103,14 @@ settings = [  # ranks, steps of an update, rule, loss, data, options
     (4, 3, packs, total, held, {"balance": cost, "balance_within": "update"}),
     (6, 2, packs, token, held, {"uneven": "mask"}), (4, 3, fixed, token, stream, {"uneven": "mask"}),
 ]
+wraps = {"ddp": torch.nn.parallel.DistributedDataParallel, "fsdp": lambda bare: fully_shard(bare, mesh=mesh)}
+mesh = dist.init_device_mesh("cpu", (processes,))
 worst, updates = [], 0
 for world_size, accumulate, rule, kind, (dataset, labelled, labels_of), options in settings:
     assert world_size % processes == 0
     bare = model_of()
-    model, optimizer = torch.nn.parallel.DistributedDataParallel(bare), Keeps(bare)
+    model = wraps[sys.argv[3]](bare)
+    optimizer = Keeps(model)
     ranks = range(process * world_size // processes, (process + 1) * world_size // processes)
     loaders = [
         bl.DataLoader(dataset, batching=rule, shuffle=True, seed=3, accumulate=accumulate, loss=kind, rank=rank,
@@ -153,8 +158,9 @@ dist.destroy_process_group()
 
 
 @pytest.mark.law("L3")
-def test_gradients_of_two_processes_are_those_of_one_large_batch(ranks, tmp_path):
-    for found in ranks(RANKS, 2, GUIDE, tmp_path / "store", timeout=200):
+@pytest.mark.parametrize("wrapped", ["ddp", "fsdp"])
+def test_gradients_of_two_processes_are_those_of_one_large_batch(ranks, wrapped, tmp_path):
+    for found in ranks(RANKS, 2, GUIDE, tmp_path / "store", wrapped, timeout=200):
         assert found["settings"] == 20
         assert found["updates"] > 60
         assert found["worst"] < 1e-6

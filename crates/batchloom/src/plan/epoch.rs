@@ -18,36 +18,9 @@ use super::recipe::Recipe;
 use super::runs::Runs;
 use super::survey::{Look, Survey};
 use crate::batching::{Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes};
-use crate::cores::cores;
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
-use crate::{Result, memory};
-
-/// The most bytes that a sample takes while the batches of its pool are made, beside its extents.
-const CUT_BYTES: usize = 64;
-
-/// The bytes that a sample takes beside these while packs of equal squares are made, and those that it takes while the
-/// batches of a window of pools are put together.
-const EVEN_BYTES: usize = 64;
-const WINDOW_BYTES: usize = 48;
-
-/// The bytes that a part of a sample takes beside these while rows are put together.
-const ROW_BYTES: usize = 64;
-
-/// The bytes that a sample takes beside these, and beside its sizes by each budget, while bins have several limits.
-const BUDGET_BYTES: usize = 32;
-
-/// The bytes that a pool takes while pools are counted.
-const POOL_BYTES: usize = 32;
-
-/// The most threads that count pools, and the fewest samples for each of them.
-const MOST_THREADS: usize = 8;
-const SAMPLES_PER_THREAD: u64 = 1 << 15;
-
-/// The most samples of an epoch whose pools are kept from counting them on, and the bytes that a sample takes there.
-const MOST_KEPT: u64 = 1 << 16;
-const KEPT_BYTES: usize = 40;
 
 /// The number of samples that are drawn at once.
 const DRAWN: usize = 1024;
@@ -57,7 +30,7 @@ pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
     /// The number of pools of the rule that are dealt together: a pool of the epoch.
-    pools_in_window: u64,
+    pub(super) pools_in_window: u64,
     pub(super) draws: Draws,
     /// The runs of positions that are batches, if samples all count the same.
     runs: OnceLock<Option<Runs>>,
@@ -112,7 +85,7 @@ impl Epoch {
     }
 
     /// The number of positions that are left when those that fill no batch are dropped.
-    fn count_kept(&self) -> u64 {
+    pub(super) fn count_kept(&self) -> u64 {
         self.recipe.count_kept(self.len())
     }
 
@@ -122,7 +95,7 @@ impl Epoch {
     }
 
     /// The number of samples in each pool of the epoch but the last of a shard.
-    fn in_pool(&self) -> u64 {
+    pub(super) fn in_pool(&self) -> u64 {
         self.recipe.in_pool.saturating_mul(self.pools_in_window)
     }
 
@@ -241,52 +214,6 @@ impl Epoch {
         self.recipe.uniform().is_some()
             || self.survey.get().is_some()
             || (self.equal_batches().is_some() && !self.recipe.is_homogeneous())
-    }
-
-    /// Checks that there is memory for the batches of a pool.
-    ///
-    /// # Errors
-    /// [`Kind::Memory`](crate::Kind::Memory).
-    pub(super) fn require_memory(&self) -> Result<()> {
-        if self.recipe.uniform().is_some() {
-            return Ok(());
-        }
-        let kept = self.count_kept();
-        let in_pool = self.count_pool_samples();
-        let pools = kept.div_ceil(in_pool.max(1));
-        let kept_bytes = if self.keeps_pools() { length(kept) * KEPT_BYTES } else { 0 };
-        let bytes = self.bytes_of_pool().saturating_add(length(pools).saturating_mul(POOL_BYTES));
-        memory::require(bytes.saturating_add(kept_bytes))
-    }
-
-    /// The most samples in a pool of the rule.
-    fn count_pool_samples(&self) -> u64 {
-        let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
-        self.recipe.in_pool.saturating_mul(most).min(self.count_kept())
-    }
-
-    /// The most bytes that the batches of a pool of the epoch take while they are made.
-    fn bytes_of_pool(&self) -> usize {
-        let (kept, in_pool) = (self.count_kept(), self.count_pool_samples());
-        let in_window = if self.pools_in_window > 1 { self.in_pool().min(kept) } else { 0 };
-        let dimensions = self.recipe.sizes_for_rule().map_or(0, Sizes::dimensions);
-        // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.sizes_for_rule(), self.recipe.limit()) {
-            (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => {
-                sizes.total() / u64::from(most.max(1))
-            }
-            _ => 0,
-        };
-        let even = if self.recipe.options.balance { EVEN_BYTES } else { 0 };
-        let is_in_rows =
-            self.recipe.options.rule.continues() || self.recipe.options.rule.row_shape().is_some();
-        let even = even + if is_in_rows { ROW_BYTES } else { 0 };
-        let budgeted =
-            self.recipe.budgeted.as_ref().map_or(0, |budgeted| BUDGET_BYTES + 3 * budgeted.sample_bytes());
-        let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
-        let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
-        let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
-        bytes.saturating_add(window.saturating_mul(WINDOW_BYTES))
     }
 
     /// The number of batches, each counted once.
@@ -578,26 +505,12 @@ impl Epoch {
         })
     }
 
-    /// Returns true if all pools are kept once they have been counted.
-    fn keeps_pools(&self) -> bool {
-        self.count_kept() <= MOST_KEPT
-    }
-
     fn look_at(&self, pool: &BatchedPool) -> Look {
         let largest = match self.recipe.options.largest_first {
             true => self.measure_batches(pool).1.into_iter().max().unwrap_or(0),
             false => 0,
         };
         Look { batches: pool.batches.ends.len() as u64, largest }
-    }
-
-    /// The threads that look at the pools: as many as there are cores and memory for, if they have enough to do.
-    fn count_survey_threads(&self) -> usize {
-        let samples = length(self.count_kept() / SAMPLES_PER_THREAD);
-        let most = cores().min(samples).min(length(self.pools())).min(MOST_THREADS);
-        let has_memory =
-            |threads: usize| memory::require(self.bytes_of_pool().saturating_mul(threads)).is_ok();
-        if most > 1 && has_memory(most) { most } else { 1 }
     }
 }
 

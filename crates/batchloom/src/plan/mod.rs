@@ -27,6 +27,7 @@ mod parts;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod pool;
+mod pool_memory;
 mod recipe;
 mod restore_order;
 mod runs;
