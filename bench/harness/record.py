@@ -106,8 +106,10 @@ def results(whole: bool) -> Path:
 
 
 def pictures_folder(chosen: argparse.Namespace, whole: bool) -> Path:
-    """Return the folder that ``--pictures`` names, or the one beside the results."""
-    return Path(chosen.pictures or results(whole) / "pictures")
+    """Return the folder that ``--pictures`` names, or the one beside the results; make it if there is none."""
+    folder = Path(chosen.pictures or results(whole) / "pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _file_name(name: str) -> str:
