@@ -16,6 +16,7 @@ __all__ = [
     "FileChunks",
     "Groups",
     "HostViews",
+    "ItemChunks",
     "Iteration",
     "JsonLines",
     "Loader",
