@@ -140,3 +140,70 @@ def test_samples_without_sizes_have_no_next_tokens():
     slot = {"ids": bl.Field(slot=bl.Pad())}
     with pytest.raises(bl.ArgumentError, match="slot"):
         bl.DataLoader(bl.MapDataset([{"ids": np.arange(3)}], sizes=[3]), 1, labels="ids", fields=slot)
+
+
+def chunks_of(lists, in_chunk=5):
+    starts = range(0, len(lists), in_chunk)
+    sizes = [min(in_chunk, len(lists) - start) for start in starts]
+
+    def read(chunk):
+        return {"ids": [np.array(each, np.int32) for each in lists[starts[chunk] :][: sizes[chunk]]]}
+
+    return bl.ChunkDataset(sizes, read, lengths=[len(each) for each in lists], chunks_open=3)
+
+
+def check_labels(batch, samples, banned):
+    """Check the labels of a batch of whole samples, packed or padded, by definition. A place that is banned is -1."""
+    ends = batch["cu_seqlens"].tolist() if "cu_seqlens" in batch else None
+    for place, number in enumerate(batch["index"].tolist()):
+        labels = batch["labels"][ends[place] : ends[place + 1]] if ends else batch["labels"][place]
+        assert number not in banned
+        if number < 0 or ("weight" in batch and not batch["weight"][place]):
+            assert (labels == -100).all()
+        else:
+            expected = [*samples[number][1:], -100][: len(samples[number])]
+            assert labels.tolist() == expected + [-100] * (len(labels) - len(expected))
+
+
+@pytest.mark.law("L2", "L3", "L5")
+@given(
+    st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=6, max_size=30),
+    st.sampled_from([bl.Packing(12), bl.TokenBudget(24), bl.FixedSize(3), bl.LengthBuckets(2)]),
+    st.sampled_from(["chunks", "items", "selected", "concatenated"]),
+    st.integers(1, 4),
+    st.booleans(),
+    st.data(),
+)
+def test_labels_of_shuffled_samples_by_definition(lists, rule, kind, world_size, shuffle, data):
+    banned = data.draw(st.sets(st.integers(0, len(lists) - 1), max_size=2)) if kind != "concatenated" else set()
+    numbers = list(range(len(lists)))
+    dataset = {
+        "chunks": lambda: chunks_of(lists),
+        "items": lambda: items(lists),
+        "selected": lambda: items(lists),
+        "concatenated": lambda: items(lists).concat(items(lists)),
+    }[kind]()
+    if kind == "selected":
+        dataset, numbers = dataset.select(numbers[::2]), numbers[::2]
+        banned = {place for place in banned if place < len(numbers)}
+    if kind == "concatenated":
+        numbers = numbers * 2
+    options = {"batching": rule, "shuffle": shuffle, "labels": "ids", "output": "torch", "ban": sorted(banned)}
+    seen = []
+    for rank in range(world_size):
+        ranked = options | {"uneven": "mask", "rank": rank, "world_size": world_size}
+        loader = bl.DataLoader(dataset, **ranked)
+        batches, states = [], []
+        for batch in loader:
+            batches.append(batch)
+            states.append(loader.state_dict())
+            check_labels(batch, [lists[number] for number in numbers], banned)
+            index = batch["index"].tolist()
+            weights = batch["weight"].tolist() if "weight" in batch else [1] * len(index)
+            seen += [number for number, weight in zip(index, weights, strict=True) if weight]
+        if len(states) > 1:
+            place = data.draw(st.integers(0, len(states) - 2))
+            again = bl.DataLoader(dataset, **ranked)
+            again.load_state_dict(states[place])
+            assert_same([dict(batch) for batch in again], [dict(batch) for batch in batches[place + 1 :]])
+    assert sorted(set(seen)) == [number for number in range(len(numbers)) if number not in banned]

@@ -223,6 +223,11 @@ def read_chunk(chunk: Any) -> ChunkFields:
     found = read_fields(chunk)
     for key, field in found.fields.items():
         if isinstance(field, ObjectField):
+            if found.kind is list and isinstance(field.values[0], Mapping | tuple):
+                raise DTypeError(
+                    f"it is a list of a {type(field.values[0]).__name__} for each sample; expected one array for each "
+                    'field, with all samples of the chunk: {"x": array, "y": array}, or a tuple of arrays'
+                )
             raise DTypeError(f"field {key} holds objects, as {field.values[0]!r:.80}; expected numbers in chunks")
     return found
 

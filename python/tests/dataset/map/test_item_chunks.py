@@ -102,3 +102,9 @@ def test_a_chunk_may_not_be_read_by_a_loop_over_itself():
     items.read_chunk = read_chunk
     with refused(bl.SampleError, "LoaderError"):
         list(bl.DataLoader(dataset, 2))
+
+
+def test_a_list_of_dicts_as_a_chunk_says_what_a_chunk_is():
+    dataset = bl.ChunkDataset([2, 2], lambda chunk: [{"x": numpy.arange(3)}, {"x": numpy.arange(3)}])
+    with pytest.raises(bl.SampleError, match="a list of a dict for each sample; expected one array for each field"):
+        next(iter(bl.DataLoader(dataset, 2)))
