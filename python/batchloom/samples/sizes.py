@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,11 @@ class NamedSizes:
             for name, (sizes, is_padded) in self.columns.items()
         ]
         return _native.borrow(self.first, "sizes"), columns
+
+    def name_first(self, names: Iterable[Any]) -> NamedSizes:
+        """Return these sizes with further names for the first ones: those of the fields that have these lengths."""
+        added = {name: (None, True) for name in names if isinstance(name, str) and name not in self.columns}
+        return NamedSizes(self.first, self.columns | added) if added else self
 
     def select(self, chosen: Any) -> NamedSizes:
         """Return the sizes of some samples."""

@@ -6,6 +6,8 @@ import pickle
 
 import batchloom as bl
 import numpy
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -316,3 +318,22 @@ def test_bad_input_is_refused_before_the_first_batch():
     with refused(bl.ArgumentError, "TokenBudget", "2"):
         images = bl.SequenceDataset(x=[numpy.zeros((2, 3)), numpy.zeros((4, 1))])
         bl.DataLoader(images, batching=bl.TokenBudget({"x": 30})).plan()
+
+
+def test_fields_with_these_lengths_give_sizes_their_names(tmp_path):
+    random = numpy.random.default_rng(0)
+    lists = [random.integers(0, 9, length) for length in random.integers(0, 30, 90)]
+    lengths = [len(each) for each in lists]
+    table = pyarrow.table({"ids": pyarrow.array(lists, pyarrow.list_(pyarrow.int64())), "row": numpy.arange(90)})
+    pyarrow.parquet.write_table(table, tmp_path / "lists.parquet", row_group_size=20)
+    chunks = bl.ChunkDataset(
+        [30] * 3, lambda chunk: {"ids": lists[30 * chunk : 30 * chunk + 30]}, lengths=lengths, columns=["ids"]
+    )
+    items = bl.MapDataset([{"ids": each} for each in lists], sizes=lengths, columns=["ids"])
+    for dataset in (bl.open(tmp_path / "lists.parquet"), chunks, items):
+        for rule in (bl.Packing({"ids": 64}), bl.TokenBudget({"ids": 200})):
+            batches = list(bl.DataLoader(dataset, batching=rule, shuffle=True))
+            assert sorted(itertools.chain(*(batch["index"].tolist() for batch in batches))) == list(range(90))
+            assert all(batch["ids"].size <= 200 for batch in batches)
+        with pytest.raises(bl.ArgumentError, match="no sizes of this name"):
+            bl.DataLoader(dataset, batching=bl.Packing({"row": 64}))

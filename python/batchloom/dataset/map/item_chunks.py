@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from traceback import format_tb
 from typing import Any, Protocol
 from weakref import ref
 
@@ -149,5 +150,15 @@ class ItemChunks:
                     f"chunk {chunk} has {many(len(items), 'item')}; expected {self.sizes[chunk]}, as its size says"
                 )
         except Exception as error:
-            return UnreadItems(error)
+            return UnreadItems(_drop_frames(error))
         return items
+
+
+def _drop_frames(error: Exception) -> Exception:
+    """Return an error that is kept with a chunk, its traceback as text: frames would keep the loader that reads."""
+    error.add_note("".join(["Traceback of the thread that read it:\n", *format_tb(error.__traceback__)]).rstrip())
+    part: BaseException | None = error
+    while part is not None:
+        part.__traceback__ = None
+        part = part.__cause__ or part.__context__
+    return error

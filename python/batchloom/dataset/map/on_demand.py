@@ -68,7 +68,9 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         self.source, self.options = source, options or ReadOptions()
         self._variable = self._name_variable(LateFieldNames())
         self.own_sizes = read_named_sizes(sizes, self.sizes_name, len(source))
-        if self.own_sizes is None and self.options.columns is not None:
+        if self.own_sizes is not None:
+            self.own_sizes = self.own_sizes.name_first(self.options.columns or ())
+        elif self.options.columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
         self._reader = SampleReader(source)
         if self.options.workers == "processes":
