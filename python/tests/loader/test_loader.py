@@ -47,7 +47,7 @@ def named_threads():
 
 @pytest.fixture(scope="module", autouse=True)
 def others():
-    """Leave out the threads that tests before left. Caught errors and their frames, which hold loaders, are collected."""
+    """Leave out the threads that tests before left; caught errors and their frames are collected."""
     gc.collect()
     OF_OTHERS.update(named_threads())
 
