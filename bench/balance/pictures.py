@@ -2,7 +2,7 @@
 
     python -m bench.balance.pictures
 
-Promise: costs are those of the batches of two plans of the same samples, in which packs hold as many tokens.
+Promise: each cost is the cost of a batch of a plan. Both plans have the same samples and packs of one size.
 """
 
 from __future__ import annotations

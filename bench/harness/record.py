@@ -106,7 +106,7 @@ def results(whole: bool) -> Path:
 
 
 def pictures_folder(chosen: argparse.Namespace, whole: bool) -> Path:
-    """Return the folder that ``--pictures`` names, or the one beside the results; make it if there is none."""
+    """Return the folder of pictures: ``--pictures``, or a folder beside the results. Make it where it is missing."""
     folder = Path(chosen.pictures or results(whole) / "pictures")
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -38,7 +38,7 @@ pub(crate) trait Form: Debug + Send + Sync {
         false
     }
 
-    /// Returns true if the field is made of the data of samples: its own, or that of another field.
+    /// Returns true if the field is made of the data of samples, in this field or in another one.
     fn reads_data(&self) -> bool {
         self.is_data()
     }

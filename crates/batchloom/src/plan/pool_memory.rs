@@ -89,7 +89,7 @@ impl Epoch {
         self.count_kept() <= MOST_KEPT
     }
 
-    /// The threads that look at the pools: as many as there are cores and memory for, if they have enough to do.
+    /// The number of threads that look at the pools: at most the cores, and one where memory or work is short.
     pub(super) fn count_survey_threads(&self) -> usize {
         let samples = length(self.count_kept() / SAMPLES_PER_THREAD);
         let most = cores().min(samples).min(length(self.pools())).min(MOST_THREADS);

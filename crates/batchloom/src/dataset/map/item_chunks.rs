@@ -48,7 +48,7 @@ pub struct ItemChunks {
 }
 
 impl ItemChunks {
-    /// The items of chunks, of which `open` are mixed at a time; `None` for the default of plans.
+    /// The items of chunks. The items of `open` chunks are mixed at a time; `None` is the default of plans.
     pub fn new(chunks: Chunks, source: impl ItemSource, open: Option<u64>) -> Self {
         let in_chunks = InChunks { chunks: chunks.clone(), open, capacity: None };
         Self { source: Box::new(source), held: HeldChunks::new(chunks), in_chunks }
