@@ -3,7 +3,8 @@
 Promises:
 
 - All ways call one function for each row, in one process, and make batches of torch.
-- batchloom mixes 16 row groups at a time, and so does the loop by hand; the buffer of ``datasets`` holds the rows of 16 row groups.
+- batchloom mixes 16 row groups at a time, and so does the loop by hand; the buffer of
+  ``datasets`` holds the rows of 16 row groups.
 - Rows of batchloom come once each: their numbers are compared.
 """
 
