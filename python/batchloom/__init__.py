@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from batchloom.plan.plan import Step as Step
     from batchloom.plan.plan import Update as Update
     from batchloom.ranks.ranks import RankOptions as RankOptions
+    from batchloom.samples.distinct_by import DistinctBy as DistinctBy
     from batchloom.samples.label_counts import LabelCounts as LabelCounts
     from batchloom.samples.restore_order import restore_order as restore_order
 
@@ -174,6 +175,7 @@ _NAMES = {
         "Update",
     ),
     "batchloom.ranks.ranks": ("RankOptions",),
+    "batchloom.samples.distinct_by": ("DistinctBy",),
     "batchloom.samples.label_counts": ("LabelCounts",),
     "batchloom.samples.restore_order": ("restore_order",),
 }

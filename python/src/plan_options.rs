@@ -9,7 +9,7 @@ use crate::batching::{
 };
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
-use crate::error::DataError;
+use crate::error::{DataError, raise};
 use crate::labels::{Labels, labels_to_python};
 use crate::memory::{collect, require};
 
@@ -46,8 +46,9 @@ pub(crate) struct PlanOptions<'py> {
     content: Option<String>,
 }
 
-/// The name of the option that restricts which samples share a batch, and the key of each sample, as uint32.
-type Grouping<'py> = (String, PyRef<'py, Tensor>);
+/// The name of the option that restricts which samples share a batch, the key of each sample as uint32 (`[samples]`, or
+/// `[samples, columns]` for several), and the treatment of samples that no batch has room for.
+type Grouping<'py> = (String, PyRef<'py, Tensor>, String);
 
 impl PlanOptions<'_> {
     /// The options as the engine takes them.
@@ -76,8 +77,9 @@ impl PlanOptions<'_> {
         if let Some(draws) = self.draws {
             draws.set(&mut options);
         }
-        if let Some((name, numbers)) = self.grouping {
+        if let Some((name, numbers, surplus)) = self.grouping {
             let keys = Some(keys(&numbers)?);
+            options.surplus = parse(&surplus)?;
             match name == "homogeneous_by" {
                 true => options.homogeneous_by = keys,
                 false => options.distinct_by = keys,
@@ -104,7 +106,7 @@ pub(crate) struct WrittenOptions {
     /// `None` if an epoch is every sample once.
     draws: Option<Draws>,
     ban: Option<Vec<u64>>,
-    grouping: Option<(&'static str, Tensor)>,
+    grouping: Option<(&'static str, Tensor, &'static str)>,
     per_class: Option<u64>,
     /// The number of samples in each chunk, as uint64.
     chunks: Option<Tensor>,
@@ -123,7 +125,7 @@ impl WrittenOptions {
         let homogeneous = options.homogeneous_by.as_ref().map(|keys| ("homogeneous_by", keys));
         let grouping = homogeneous.or_else(|| options.distinct_by.as_ref().map(|keys| ("distinct_by", keys)));
         let numbers = |(name, keys): (&'static str, &Keys)| {
-            Tensor::of_numbers(keys.as_slice()).map(|keys| (name, keys))
+            write_keys(keys).map(|keys| (name, keys, options.surplus.name()))
         };
         Ok(Self {
             shuffle: options.shuffle.name(),
@@ -154,12 +156,23 @@ impl WrittenOptions {
     }
 }
 
-/// Keys of samples from an array of uint32.
+/// Keys of samples from an array of uint32, with a column for each of several.
 fn keys(numbers: &Tensor) -> PyResult<Keys> {
+    let columns = numbers.0.shape().get(1).copied().unwrap_or(1);
     let numbers = sizes(numbers)?;
     // A copy, and a table that numbers them.
     require::<[u64; 4]>(numbers.len())?;
-    Ok(Keys::new(numbers.to_vec()))
+    Keys::several(numbers.to_vec(), columns).map_err(|error| raise(&error))
+}
+
+/// Keys of samples as an array of uint32, with a column for each of several.
+fn write_keys(keys: &Keys) -> PyResult<Tensor> {
+    if keys.columns() == 1 {
+        return Tensor::of_numbers(keys.as_slice());
+    }
+    let numbers = collect(keys.as_slice().iter().copied())?;
+    let shape = [numbers.len() / keys.columns(), keys.columns()];
+    batchloom::Tensor::from_vec(numbers, &shape).map(Tensor).map_err(|error| raise(&error))
 }
 
 /// Chunks from an array of uint64, the number of samples in each.

@@ -24,6 +24,7 @@ mod debug;
 mod definitions;
 mod determinism;
 mod direction;
+mod disjoint;
 mod draws;
 mod errors;
 #[cfg(all(feature = "npy", feature = "safetensors"))]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
-use batchloom::batching::{Keys, Rule, Sizes};
+use batchloom::batching::{Keys, Rule, Sizes, Surplus};
 use batchloom::draws::{Mix, Weights};
 use batchloom::order::Shuffle;
 use batchloom::ranks::Uneven;
@@ -79,8 +79,14 @@ fn plan(input: &Input) -> Option<Result<Plan, Error>> {
         plan = plan.mix(Mix::new(&counts, &vec![1.0; counts.len()]).ok()?);
     }
     if let Some((one, keys)) = &input.keys {
-        let keys = Keys::new(of_samples(keys).into_iter().map(|key| u32::from(key % 5)).collect());
-        plan = if *one { plan.homogeneous_by(keys) } else { plan.distinct_by(keys) };
+        let keys: Vec<u32> = of_samples(keys).into_iter().map(|key| u32::from(key % 5)).collect();
+        let pairs = keys.iter().zip(keys.iter().rev()).flat_map(|(&key, &other)| [key, 3 + other]).collect();
+        plan = match (one, flag(4)) {
+            (true, _) => plan.homogeneous_by(Keys::new(keys)),
+            (false, false) => plan.distinct_by(Keys::new(keys)),
+            (false, true) => plan.distinct_by(Keys::several(pairs, 2).ok()?),
+        };
+        plan = plan.surplus(if flag(5) { Surplus::Drop } else { Surplus::Error });
     }
     Some(plan.build())
 }

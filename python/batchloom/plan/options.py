@@ -30,6 +30,7 @@ from batchloom.batching.rules import Rule, engine_rule
 from batchloom.errors import ArgumentError
 from batchloom.samples.bans import read_ban
 from batchloom.samples.chunks import PerChunk, check_chunks
+from batchloom.samples.distinct_by import DistinctBy
 from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
 BalanceWithin = Literal["window", "update"]
@@ -53,7 +54,7 @@ class OrderKeywords(TypedDict, total=False):
     num_samples: int | None
     balanced_by: SampleKeys | None
     homogeneous_by: SampleKeys | None
-    distinct_by: SampleKeys | None
+    distinct_by: SampleKeys | Mapping[str, SampleKeys] | DistinctBy | None
     per_class: int | None
     ban: Iterable[Any] | None
     accumulate: int
@@ -165,7 +166,9 @@ class PlanOptions:
             ``drop_last=True``; otherwise batches of the class are repeated in it, or it has places of weight 0 with
             ``uneven="mask"``. ``"source"`` stands for the sources of a mixture.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
-            ``shuffle=True`` and batches of a fixed size.
+            ``shuffle=True`` and batches of a fixed size. A dict of columns gives each sample several keys: a batch holds
+            no two samples that share one, in any columns. A :class:`DistinctBy` also has the treatment of samples that
+            no batch has room for, which is otherwise an error.
         per_class: The number of samples of each class in a batch, which then holds ``batch_size / per_class`` classes
             of ``balanced_by``: for contrastive and triplet losses. The classes of a batch differ, and so do the samples
             of a class, where there are enough; otherwise they repeat as evenly as they can. Every class has its samples
@@ -207,7 +210,7 @@ class PlanOptions:
     num_samples: int | None = None
     balanced_by: SampleKeys | None = None
     homogeneous_by: SampleKeys | None = None
-    distinct_by: SampleKeys | None = None
+    distinct_by: SampleKeys | Mapping[str, SampleKeys] | DistinctBy | None = None
     per_class: int | None = None
     chunks: PerChunk | None = None
     chunks_open: int | None = None
@@ -238,10 +241,12 @@ class PlanOptions:
             RangeError: A banned sample does not exist.
         """
         samples = source.samples
-        grouping: tuple[str, _native.Tensor] | None = None
-        if self.homogeneous_by is not None or self.distinct_by is not None:
-            keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
-            grouping = grouping_of(samples, **keys)
+        distinct = None if self.distinct_by is None else DistinctBy.of(self.distinct_by)
+        grouping = grouping_of(
+            samples,
+            None if self.homogeneous_by is None else source.keys("homogeneous_by", self.homogeneous_by),
+            None if distinct is None else (distinct.read(samples, source.keys), distinct.surplus),
+        )
         return {
             "rule": engine_rule(rule),
             "shuffle": source.shuffle(self.shuffle)[0],
@@ -279,7 +284,7 @@ class PlanOptions:
         """Return the options of a plan. Weights, classes and keys are arrays of numbers that mean the same."""
         options = plan.options
         weights, num_samples, classes = describe_draws(options["draws"])
-        name, keys = options["grouping"] or (None, None)
+        name, keys, surplus = options["grouping"] or (None, None, "error")
         numbers = None if keys is None else numpy.from_dlpack(keys)
         padded = {} if options["pad_to"] is None else dict(zip(("pad_to", "truncate"), options["pad_to"], strict=True))
         same = (
@@ -302,7 +307,7 @@ class PlanOptions:
             num_samples=num_samples,
             balanced_by=classes,
             homogeneous_by=numbers if name == "homogeneous_by" else None,
-            distinct_by=numbers if name == "distinct_by" else None,
+            distinct_by=DistinctBy.from_numbers(numbers, surplus) if name == "distinct_by" else None,
             chunks=None if options["chunks"] is None else numpy.from_dlpack(options["chunks"]),
             **padded,
             **{option: options[option] for option in same},

@@ -325,7 +325,7 @@ class Plan:
         - elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
         - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);
         - ``shapes``, the number of distinct shapes of batches;
-        - samples ``dropped``, and their ``dropped_tokens``;
+        - samples ``dropped`` by ``drop_last``, for their size or for their keys, and their ``dropped_tokens``;
         - samples that are ``banned``, whose places count as padding, and their ``banned_tokens``;
         - samples ``truncated``, and the ``truncated_tokens`` that were cut off;
         - samples ``split`` in parts;
@@ -400,8 +400,8 @@ class Plan:
         """A name of the run, the same over all epochs and world sizes, as 32 hexadecimal digits.
 
         It depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
-        ``balance``, ``largest_first``, ``shard_size``, ``per_class``, ``chunks``, ``chunks_open`` and the version of
-        the order. A state can only be loaded if the fingerprint is the same.
+        ``balance``, ``largest_first``, ``shard_size``, ``per_class``, ``homogeneous_by``, ``distinct_by`` (with its
+        surplus), ``chunks``, ``chunks_open`` and the version of the order. A state can only be loaded if the fingerprint is the same.
         """
         return self._native.fingerprint
 
@@ -480,7 +480,7 @@ class Plan:
             "labels": read_counts(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
             "draws": pickle_draws(options["draws"]),
             "chunks": None if options["chunks"] is None else numpy.from_dlpack(options["chunks"]),
-            "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1])),
+            "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1]), grouping[2]),
         }
         return _rebuild, (self.samples, self._batching, plain, *self._place())
 
@@ -528,7 +528,7 @@ def _rebuild(
         "sizes": None if sizes is None else sizes.borrow(),
         "labels": engine_counts(labels) if isinstance(labels, LabelCounts) else labels,
         "draws": restore_draws(options["draws"]),
-        "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),
+        "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0]), keys[2]),
         "chunks": None if chunks is None else engine.borrow(chunks, "chunks"),
     }
     plan = engine.Plan(samples, native, epoch=epoch, rank=rank, world_size=world_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import batchloom._native as _native
@@ -63,13 +64,16 @@ def describe_draws(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
     return weights, number, classes
 
 
-def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
-    """Return the option that restricts which samples share a batch, and the keys; ``None`` without one.
+def grouping_of(
+    samples: int, homogeneous_by: Any, distinct_by: tuple[Array, str] | None
+) -> tuple[str, _native.Tensor, str] | None:
+    """Return the option that restricts which samples share a batch, the keys, and the treatment of a surplus.
 
     Args:
         samples: The number of samples.
         homogeneous_by: The key of each sample, the same for all samples of a batch; or ``None``.
-        distinct_by: The key of each sample, which differ in a batch, or ``None``.
+        distinct_by: The numbers of the keys that differ in a batch, and the treatment of samples that no batch has room
+            for; or ``None``.
 
     Raises:
         ArgumentError: Both are given, or keys are no numbers or texts.
@@ -77,13 +81,16 @@ def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[st
     """
     if homogeneous_by is not None and distinct_by is not None:
         raise ArgumentError("homogeneous_by and distinct_by are both given; expected one of them")
-    name = "distinct_by" if homogeneous_by is None else "homogeneous_by"
-    given = distinct_by if homogeneous_by is None else homogeneous_by
-    if given is None:
+    if distinct_by is not None:
+        numbers, surplus = distinct_by
+        return "distinct_by", _native.borrow(numpy.ascontiguousarray(numbers), "distinct_by"), surplus
+    if homogeneous_by is None:
         return None
-    keys = classes_of(given, name)
-    require_each(name, keys, samples)
-    return name, _native.borrow(keys.astype(numpy.uint32), name)
+    if isinstance(homogeneous_by, Mapping):
+        raise ArgumentError("homogeneous_by is a dict; expected one key for each sample")
+    keys = classes_of(homogeneous_by, "homogeneous_by")
+    require_each("homogeneous_by", keys, samples)
+    return "homogeneous_by", _native.borrow(keys.astype(numpy.uint32), "homogeneous_by"), "error"
 
 
 def pickle_draws(draws: _native.Draws | None) -> tuple[Any, ...] | None:

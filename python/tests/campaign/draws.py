@@ -91,7 +91,7 @@ def check(draw, tally, told):
     ways_to_draw = (
         [mixed]
         if isinstance(data.dataset, bl.Mixture)
-        else [every, weighed, passes, classes, some_of_each, one_key, other_keys]
+        else [every, weighed, passes, classes, some_of_each, one_key, other_keys, no_shared_keys]
     )
     how = draw.choice(ways_to_draw)(draw, count, data)
     uneven = draw.choice(["pad", "mask", "mask"] if "homogeneous_by" in how.options else ["pad", "short", "mask"])
@@ -215,6 +215,24 @@ def other_keys(draw, count, data):
         assert all(Counter(itertools.chain(*epoch)) == Counter(range(count)) for epoch in epochs)
 
     return Draw({"distinct_by": keys}, law, is_refused=max(Counter(keys).values()) > -(-count // size))
+
+
+def no_shared_keys(draw, count, data):
+    """Batches of samples with two keys each, of which none are shared; samples without room are left out."""
+    if not isinstance(data.rule, bl.FixedSize):
+        return every(draw, count, data)
+    size = data.rule.batch_size
+    columns = {name: [draw.randrange(2 * size + 2) for _ in range(count)] for name in "ab"}
+
+    def law(epochs):
+        for epoch in epochs:
+            for batch in epoch:
+                rows = [{keys[sample] for keys in columns.values()} for sample in batch]
+                assert len(set().union(*rows)) == sum(map(len, rows))
+            assert all(len(batch) == size for batch in epoch[:-1])
+            assert max(Counter(itertools.chain(*epoch)).values()) == 1
+
+    return Draw({"distinct_by": bl.DistinctBy(columns, surplus="drop")}, law)
 
 
 def mixed(draw, count, data):

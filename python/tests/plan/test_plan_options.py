@@ -24,7 +24,14 @@ OPTIONS = st.fixed_dictionaries(
         "weights": st.sampled_from([None, [1.0, 3.0] * 30]),
         "balanced_by": st.sampled_from([None, CLASSES]),
         "homogeneous_by": st.sampled_from([None, CLASSES]),
-        "distinct_by": st.sampled_from([None, numpy.arange(SAMPLES) // 2]),
+        "distinct_by": st.sampled_from(
+            [
+                None,
+                numpy.arange(SAMPLES) // 2,
+                {"a": numpy.arange(SAMPLES), "b": 40 + numpy.arange(SAMPLES)},
+                bl.DistinctBy(CLASSES, surplus="drop"),
+            ]
+        ),
         "per_class": st.sampled_from([None, 1, 2, 3]),
         "chunks": st.sampled_from([None, [SAMPLES], [7, 0, 1, 22, SAMPLES - 30]]),
         "chunks_open": st.sampled_from([None, 1, 3]),

@@ -123,10 +123,18 @@ causes! {
         PoolTooLarge { found: u64, limit: u64 } is Argument of "pool",
         #[error(
             "{count} samples have the key of sample {sample}, which is more than {batches} batches of {batch_size} \
-             have room for, one in each, beside keys that are as frequent; expected smaller batches, or fewer samples \
-             of a key"
+             have room for, one in each, beside keys that are as frequent; expected smaller batches, fewer samples of \
+             a key, or surplus \"drop\", which leaves some out"
         )]
         TooFrequent { sample: u64, count: u64, batches: u64, batch_size: u64 } is Argument of "distinct_by",
+        #[error(
+            "sample {sample} shares its keys {times} times with other samples, which is too often to be sure that \
+             {batches} batches of {batch_size} keep them apart in every epoch; expected smaller batches, fewer samples of \
+             a key, or surplus \"drop\", which leaves out those that fit in no batch"
+        )]
+        TooManyConflicts { sample: u64, times: u64, batches: u64, batch_size: u64 } is Argument of "distinct_by",
+        #[error("{found} keys are given in {columns} columns; expected at least one column, and as many keys in each")]
+        KeyColumns { found: usize, columns: usize } is Argument of "distinct_by",
 
         #[error("batch {batch} of the lists holds no sample; expected at least one in each")]
         EmptyBatch { batch: u64 } is Argument,

@@ -1,84 +1,37 @@
 //! `Grouping`: restricts which samples may share a batch: samples with one key alone, or samples with
 //! different keys.
 //!
+//! Promise: samples with one key each are placed if any plan places them; what is promised of samples with several keys
+//! is in `disjoint.rs`.
+//!
 //! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8
 //! bytes a sample, and O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
-use xxhash_rust::xxh3::xxh3_128;
-
+use super::disjoint::{Conflicts, share_no_key};
 use super::error::BatchingCause;
+use super::keys::{Keys, count_by_key};
 use super::sizes::PoolSizes;
+use super::surplus::{Surplus, choose_samples};
 use super::{PoolBatches, PoolBudgets, Rule, Sizes, to_index, to_place};
 use crate::{Result, memory};
 
-/// The key of each sample: samples have the same key if their numbers here are equal.
-///
-/// ```
-/// use batchloom::Plan;
-/// use batchloom::batching::Keys;
-///
-/// // A hundred questions with three answers each; no batch holds two answers to one question.
-/// let questions = Keys::new((0..300).map(|sample| sample / 3).collect());
-/// let plan = Plan::builder(300).batch_size(50).shuffle(true).distinct_by(questions).build()?;
-/// let mut batch: Vec<u64> = plan.indices(0, 0)?.iter().map(|sample| sample / 3).collect();
-/// batch.sort_unstable();
-/// batch.dedup();
-/// assert_eq!(batch.len(), 50);
-/// # Ok::<(), batchloom::Error>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Keys(Arc<[u32]>);
+/// The bytes of a batch of samples with several keys, which a sample may fill alone, and those of each of its keys.
+const BATCH_BYTES: usize = 64;
+const KEY_BYTES: usize = 32;
 
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Keys").field(&crate::brief::Brief(&self.0)).finish()
-    }
-}
-
-impl Keys {
-    /// The key of each sample, as a number.
-    pub fn new(keys: Vec<u32>) -> Self {
-        // Keys are counted in a list, which should not be longer than that of the samples.
-        let most = keys.iter().copied().max().map_or(0, to_index);
-        if most <= keys.len() {
-            return Self(keys.into());
-        }
-        let mut known = keys.clone();
-        known.sort_unstable();
-        known.dedup();
-        let number = |key: &u32| to_place(known.partition_point(|other| other < key));
-        Self(keys.iter().map(number).collect())
-    }
-
-    /// The key of each sample.
-    pub fn as_slice(&self) -> &[u32] {
-        &self.0
-    }
-
-    fn of(&self, sample: u64) -> u32 {
-        self.0[usize::try_from(sample).unwrap_or(usize::MAX)]
-    }
-}
-
-impl Serialize for Keys {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.0))).serialize(serializer)
-    }
-}
+/// The bytes that a sample takes while the samples that are kept are chosen.
+const CHOICE_BYTES: usize = 24;
 
 /// The samples that may share a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Grouping {
     /// Samples with one key.
     Homogeneous(Keys),
-    /// Samples with different keys.
-    Distinct(Keys),
+    /// Samples that share no key, and the treatment of those that no batch has room for.
+    Distinct(Keys, Surplus),
 }
 
 /// The samples of a pool, and what a rule is told of them.
@@ -94,9 +47,21 @@ pub(crate) struct Grouped<'a> {
 
 impl Grouping {
     /// The keys of samples.
-    pub(crate) fn keys(&self) -> &Keys {
+    fn keys(&self) -> &Keys {
         match self {
-            Self::Homogeneous(keys) | Self::Distinct(keys) => keys,
+            Self::Homogeneous(keys) | Self::Distinct(keys, _) => keys,
+        }
+    }
+
+    /// The bytes that a sample takes while it is put into a batch, beside those of a sample with one key.
+    pub(crate) fn further_bytes(&self) -> usize {
+        match self {
+            Self::Homogeneous(_) => 0,
+            Self::Distinct(keys, surplus) => {
+                let columns = keys.columns();
+                let several = if columns > 1 { BATCH_BYTES + KEY_BYTES * columns } else { 0 };
+                several + if surplus.is_error() { 0 } else { CHOICE_BYTES + size_of::<u32>() * columns }
+            }
         }
     }
 
@@ -105,62 +70,114 @@ impl Grouping {
         matches!(self, Self::Homogeneous(_))
     }
 
-    /// The key of a sample.
+    /// Returns true if the keys decide how many batches an epoch has.
+    pub(crate) fn counts_batches(&self) -> bool {
+        !matches!(self, Self::Distinct(_, Surplus::Error))
+    }
+
+    /// The key of a sample that has one.
     pub(crate) fn key(&self, sample: u64) -> u32 {
-        self.keys().of(sample)
+        self.keys().of(sample)[0]
     }
 
     /// Cuts all samples of an epoch.
     pub(crate) fn cut(&self, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
+        let batch_size = rule.batch_size().map_or(1, |size| usize::try_from(size).unwrap_or(usize::MAX));
         match self {
             Self::Homogeneous(keys) => one_key_each(keys, rule, grouped),
-            Self::Distinct(keys) => different_keys(keys, rule.batch_size().unwrap_or(1), grouped.samples),
+            Self::Distinct(keys, Surplus::Error) => no_key_twice(keys, batch_size, grouped.samples),
+            Self::Distinct(keys, Surplus::Drop) => {
+                let chosen = choose_samples(keys, batch_size, grouped.samples, grouped.drop_last);
+                let samples: Vec<u64> =
+                    chosen.iter().map(|&place| grouped.samples[to_index(place)]).collect();
+                let mut batches = PoolBatches::default();
+                batches.append(&no_key_twice(keys, batch_size, &samples), &chosen);
+                if grouped.drop_last && batches.ends.last().is_some_and(|&end| !is_multiple(end, batch_size))
+                {
+                    batches.drop_last();
+                }
+                batches
+            }
         }
     }
 
-    /// Checks that batches of different keys can be made of `kept` samples, in batches of `batch_size`.
-    ///
-    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take,
-    /// for each `t` (Gale 1957, Ryser 1957).
+    /// Checks that batches of different keys can be made of `kept` samples, in batches of `batch_size`, whichever the
+    /// order. Where samples may be left out, they always can.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a key is too frequent for that;
     /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
-        let Self::Distinct(keys) = self else { return Ok(()) };
-        let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
-        memory::require_each(most, size_of::<u64>() + size_of::<(u32, u64)>())?;
-        let counts = count_by_key(keys.as_slice());
-        let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
-        frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));
-        let (full, rest) = (kept / batch_size, kept % batch_size);
-        let mut sum = 0;
-        for (places, &(key, count)) in (1_u64..).zip(&frequent) {
-            sum += count;
-            let room = places.min(batch_size) * full + places.min(rest);
-            // Where some samples are dropped, these are other ones in each epoch.
-            let fits = if kept < keys.as_slice().len() as u64 { count <= full } else { sum <= room };
-            if !fits {
-                let sample = keys.as_slice().iter().position(|&other| other == key).unwrap_or(0) as u64;
-                let batches = full + u64::from(rest > 0);
-                return Err(BatchingCause::TooFrequent { sample, count, batches, batch_size }.into());
-            }
+        let Self::Distinct(keys, Surplus::Error) = self else { return Ok(()) };
+        memory::require_each(keys.count_numbers(), size_of::<u64>() + size_of::<(u32, u64)>())?;
+        match keys.columns() {
+            1 => check_one_each(keys, batch_size, kept),
+            _ => check_several(keys, batch_size, kept),
         }
-        Ok(())
     }
 }
 
-/// The number of samples of each key, from 0 on.
-fn count_by_key(keys: &[u32]) -> Vec<u64> {
-    let mut counts = vec![0; keys.iter().max().map_or(0, |&most| to_index(most) + 1)];
-    keys.iter().for_each(|&key| counts[to_index(key)] += 1);
-    counts
+/// Checks that each key has room, where each sample has one.
+///
+/// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take,
+/// for each `t` (Gale 1957, Ryser 1957).
+fn check_one_each(keys: &Keys, batch_size: u64, kept: u64) -> Result<()> {
+    let counts = count_by_key(keys.rows());
+    let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
+    frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));
+    let (full, rest) = (kept / batch_size, kept % batch_size);
+    let mut sum = 0;
+    for (places, &(key, count)) in (1_u64..).zip(&frequent) {
+        sum += count;
+        let room = places.min(batch_size) * full + places.min(rest);
+        // Where some samples are dropped, these are other ones in each epoch.
+        let fits = if kept < keys.samples() as u64 { count <= full } else { sum <= room };
+        if !fits {
+            return Err(too_frequent(keys, key, count, batch_size, kept));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that samples with several keys have room, whichever the order.
+fn check_several(keys: &Keys, batch_size: u64, kept: u64) -> Result<()> {
+    let counts = count_by_key(keys.rows());
+    let most = (0_u32..).zip(&counts).max_by_key(|&(key, count)| (count, Reverse(key)));
+    if let Some((key, &count)) = most.filter(|&(_, &count)| count > kept.div_ceil(batch_size)) {
+        return Err(too_frequent(keys, key, count, batch_size, kept));
+    }
+    let conflicts = Conflicts::count(keys.rows(), counts, batch_size);
+    if conflicts.fit(batch_size, kept / batch_size) {
+        return Ok(());
+    }
+    let (sample, times, batches) = (conflicts.sample, conflicts.most, kept / batch_size);
+    Err(BatchingCause::TooManyConflicts { sample, times, batches, batch_size }.into())
+}
+
+/// The error of a key that has more samples than there are places, and the first of its samples.
+fn too_frequent(keys: &Keys, key: u32, count: u64, batch_size: u64, kept: u64) -> crate::Error {
+    let sample = keys.rows().position(|row| row.contains(&key)).unwrap_or(0) as u64;
+    let batches = kept.div_ceil(batch_size);
+    BatchingCause::TooFrequent { sample, count, batches, batch_size }.into()
+}
+
+/// Returns true if a number of samples fills batches.
+fn is_multiple(samples: u32, batch_size: usize) -> bool {
+    to_index(samples).is_multiple_of(batch_size)
+}
+
+/// Batches of samples that share no key.
+fn no_key_twice(keys: &Keys, batch_size: usize, samples: &[u64]) -> PoolBatches {
+    match keys.columns() {
+        1 => different_keys(keys, batch_size, samples),
+        _ => share_no_key(keys, batch_size, samples),
+    }
 }
 
 /// The places of each key, in their order, and their ends; keys in ascending order.
 fn by_key(keys: &Keys, samples: &[u64]) -> (Vec<u32>, Vec<usize>) {
-    let keys: Vec<u32> = samples.iter().map(|&sample| keys.of(sample)).collect();
-    let mut ends: Vec<usize> = count_by_key(&keys)
+    let keys: Vec<u32> = samples.iter().map(|&sample| keys.of(sample)[0]).collect();
+    let mut ends: Vec<usize> = count_by_key(keys.chunks(1))
         .iter()
         .scan(0, |end, &count| {
             *end += usize::try_from(count).unwrap_or(usize::MAX);
@@ -219,8 +236,7 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
 }
 
 /// Batches of different keys: samples of the most frequent key are placed first, each into the batch with most room.
-fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches {
-    let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
+fn different_keys(keys: &Keys, batch_size: usize, samples: &[u64]) -> PoolBatches {
     let count = samples.len().div_ceil(batch_size);
     let room = |batch: usize| batch_size.min(samples.len() - batch * batch_size);
     let mut open: BinaryHeap<(usize, Reverse<usize>)> =

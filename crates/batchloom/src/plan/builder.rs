@@ -9,7 +9,7 @@ use super::pool::length;
 use super::recipe::{CHUNKS_OPEN, Recipe};
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
-use crate::batching::{Budgeted, Cost, CostModel, FixedSize, Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{Budgeted, Cost, CostModel, FixedSize, Keys, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, LIMIT, Shuffle};
 use crate::ranks::{BalanceWithin, MOST_RANKS};
@@ -89,10 +89,11 @@ impl PlanBuilder {
         let counts = mix.as_ref().map_or_else(|| vec![self.samples], Mix::counts);
         let mut left = keys.as_slice();
         counts.into_iter().any(|count| {
-            let (source, others) =
-                left.split_at(usize::try_from(count).map_or(left.len(), |count| count.min(left.len())));
+            let numbers = length(count).saturating_mul(keys.columns());
+            let (source, others) = left.split_at(numbers.min(left.len()));
             left = others;
-            source.windows(2).any(|pair| pair[0] != pair[1])
+            // Each sample has the keys of the one before it.
+            source.iter().zip(source.iter().skip(keys.columns())).any(|(key, next)| key != next)
         })
     }
 
@@ -226,10 +227,16 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
     }
     let keys = [("homogeneous_by", &options.homogeneous_by), ("distinct_by", &options.distinct_by)];
     for (option, keys) in keys {
-        let length = keys.as_ref().map_or(samples, |keys| keys.as_slice().len() as u64);
+        let length = keys.as_ref().map_or(samples, |keys| keys.samples() as u64);
         if length != samples {
             return Err(PlanCause::KeysLength { option, found: length, expected: samples }.into());
         }
+    }
+    if let Some(columns) = options.homogeneous_by.as_ref().map(Keys::columns).filter(|&columns| columns > 1) {
+        return Err(PlanCause::SeveralKeys { columns }.into());
+    }
+    if !options.surplus.is_error() && options.distinct_by.is_none() {
+        return Err(PlanCause::SurplusWithoutKeys.into());
     }
     mix.map_or(Ok(()), Mix::check_length)
 }
@@ -269,7 +276,7 @@ fn check_classes(options: &PlanOptions) -> Result<()> {
     }
 }
 
-/// Checks that no key has more samples than an epoch has batches, if the samples of a batch have different keys.
+/// Checks that all samples find a batch, if the samples of a batch have different keys.
 fn check_keys(recipe: &Recipe) -> Result<()> {
     match (&recipe.grouping, recipe.options.rule.run_len()) {
         (Some(grouping), Some(batch_size)) if !grouping.is_homogeneous() => {

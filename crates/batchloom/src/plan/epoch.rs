@@ -213,12 +213,12 @@ impl Epoch {
     pub(super) fn is_counted(&self) -> bool {
         self.recipe.uniform().is_some()
             || self.survey.get().is_some()
-            || (self.equal_batches().is_some() && !self.recipe.is_homogeneous())
+            || (self.equal_batches().is_some() && !self.recipe.counts_by_keys())
     }
 
     /// The number of batches, each counted once.
     pub(super) fn batches(&self) -> u64 {
-        match (self.runs(), self.recipe.options.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
+        match (self.runs(), self.recipe.options.rule.batch_size().filter(|_| !self.recipe.counts_by_keys())) {
             (Some(runs), _) => runs.count(),
             (None, Some(batch_size)) => self.count_kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
@@ -468,7 +468,7 @@ impl Epoch {
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
     /// with a new batch; its number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
-        let counts_differ = self.recipe.options.largest_first || self.recipe.is_homogeneous();
+        let counts_differ = self.recipe.options.largest_first || self.recipe.counts_by_keys();
         self.recipe.options.rule.batch_size().filter(|_| !counts_differ)
     }
 

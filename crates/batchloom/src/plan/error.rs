@@ -33,6 +33,10 @@ causes! {
         WeightCount { found: u64, samples: u64 } is Argument of "weights",
         #[error("{option} has {found} keys for {expected} samples; expected one for each")]
         KeysLength { option: &'static str, found: u64, expected: u64 } is Argument,
+        #[error("homogeneous_by has {columns} keys a sample; expected one, which all samples of a batch have")]
+        SeveralKeys { columns: usize } is Argument of "homogeneous_by",
+        #[error("surplus is \"drop\", and there is no distinct_by; expected keys, or surplus \"error\"")]
+        SurplusWithoutKeys is Argument of "surplus",
         #[error(
             "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch \
              lies in two shards: {}",

@@ -8,7 +8,7 @@
 use serde::{Serialize, Serializer};
 
 use super::bans::Banned;
-use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes};
+use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes, Surplus};
 use crate::draws::{Mix, Weights};
 use crate::order::{Chunks, Shuffle};
 use crate::ranks::{BalanceWithin, Uneven};
@@ -123,8 +123,13 @@ pub struct PlanOptions {
     /// batches hold any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub homogeneous_by: Option<Keys>,
-    /// Puts no two samples of one key into a batch, for losses with the other samples of the batch as negatives. Needs
-    /// [`FixedSize`] and [`shuffle`](Self::shuffle). Default: batches hold any keys.
+    /// Puts no two samples that share a key into a batch, for losses with the other samples of the batch as negatives.
+    /// Needs [`FixedSize`] and [`shuffle`](Self::shuffle).
+    ///
+    /// With one key a sample, batches are made wherever they can be. With [several](Keys::several), they are made where
+    /// no order can fail: where `(batches - most) * batch_size > around`, for full batches, the `most` samples that one
+    /// sample shares keys with, and `around`, the other samples of the `(batch_size - 1) * columns` most frequent keys.
+    /// [`surplus`](Self::surplus) decides otherwise. Default: batches hold any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct_by: Option<Keys>,
     /// Fills batches with this many samples of each of some classes, for contrastive losses: `batch_size / per_class`
@@ -162,6 +167,12 @@ pub struct PlanOptions {
     /// an update, which then holds random samples. Default: [`BalanceWithin::Window`].
     #[serde(skip_serializing_if = "BalanceWithin::is_window")]
     pub balance_within: BalanceWithin,
+    /// The treatment of samples that no batch has room for, with [`distinct_by`](Self::distinct_by), because their keys
+    /// are too frequent. [`Surplus::Drop`] leaves them out, other ones in each epoch, and [`stats`](super::Plan::stats)
+    /// counts them; the number of batches then follows from the samples of the epoch. With one key a sample, as few as
+    /// possible are left out. Default: an error.
+    #[serde(skip_serializing_if = "Surplus::is_error")]
+    pub surplus: Surplus,
 }
 
 impl Default for Rule {
@@ -207,6 +218,7 @@ macro_rules! option_setters {
             chunks_open: impl Into<Option<u64>>,
             accumulate: impl Into<Option<u64>>,
             balance_within: $crate::ranks::BalanceWithin,
+            surplus: $crate::batching::Surplus,
         }
 
         impl $builder {

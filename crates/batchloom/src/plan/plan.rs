@@ -235,7 +235,7 @@ impl Plan {
 
     /// A name, of 32 hexadecimal digits, for everything that stays the same over all epochs and worlds of a run:
     /// samples, rule, shuffle, seed, `drop_last`, `uneven`, sizes, `balance`, `largest_first`, `shard_size`,
-    /// `per_class`, `chunks`, `chunks_open` and the version of the order.
+    /// `per_class`, `homogeneous_by`, `distinct_by`, `surplus`, `chunks`, `chunks_open` and the version of the order.
     pub fn fingerprint(&self) -> String {
         self.recipe().fingerprint()
     }

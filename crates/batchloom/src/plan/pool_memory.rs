@@ -3,7 +3,7 @@
 
 use super::epoch::Epoch;
 use super::pool::length;
-use crate::batching::Sizes;
+use crate::batching::{Grouping, Sizes};
 use crate::cores::cores;
 use crate::{Result, memory};
 
@@ -78,7 +78,8 @@ impl Epoch {
         let even = even + if is_in_rows { ROW_BYTES } else { 0 };
         let budgeted =
             self.recipe.budgeted.as_ref().map_or(0, |budgeted| BUDGET_BYTES + 3 * budgeted.sample_bytes());
-        let each = CUT_BYTES + even + budgeted + dimensions * size_of::<u32>();
+        let grouped = self.recipe.grouping.as_ref().map_or(0, Grouping::further_bytes);
+        let each = CUT_BYTES + even + budgeted + grouped + dimensions * size_of::<u32>();
         let bytes = length(in_pool.saturating_add(parts)).saturating_mul(each);
         let window = length(if in_window > 0 { in_window.saturating_add(parts) } else { 0 });
         bytes.saturating_add(window.saturating_mul(WINDOW_BYTES))

@@ -50,7 +50,8 @@ impl Recipe {
     /// The samples and the options, before the pools are known.
     pub(super) fn new(samples: u64, options: PlanOptions) -> Self {
         let homogeneous = options.homogeneous_by.clone().map(Grouping::Homogeneous);
-        let grouping = homogeneous.or_else(|| options.distinct_by.clone().map(Grouping::Distinct));
+        let distinct = |keys| Grouping::Distinct(keys, options.surplus);
+        let grouping = homogeneous.or_else(|| options.distinct_by.clone().map(distinct));
         let bans = options.ban.clone().map(Bans::new).unwrap_or_default();
         Self { samples, options, grouping, bans, counted: None, budgeted: None, in_pool: 1, labels: None }
     }
@@ -166,6 +167,11 @@ impl Recipe {
         self.grouping.as_ref().is_some_and(Grouping::is_homogeneous)
     }
 
+    /// Returns true if the keys of samples decide how many batches an epoch has.
+    pub(super) fn counts_by_keys(&self) -> bool {
+        self.grouping.as_ref().is_some_and(Grouping::counts_batches)
+    }
+
     /// Returns true if an epoch is not every sample once.
     pub(super) fn draws_otherwise(&self) -> bool {
         conflicts::drawn(&self.options).is_some()
@@ -226,7 +232,7 @@ impl Recipe {
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
     pub(super) fn count_kept(&self, positions: u64) -> u64 {
         match self.options.rule.batch_size() {
-            Some(batch_size) if self.options.drop_last && !self.is_homogeneous() => {
+            Some(batch_size) if self.options.drop_last && !self.counts_by_keys() => {
                 positions - positions % batch_size
             }
             _ => positions,

@@ -47,7 +47,7 @@ pub struct Stats {
     pub efficiency: Option<f64>,
     /// The number of distinct shapes of batches.
     pub shapes: u64,
-    /// The number of samples left out by `drop_last`, or because they are too large.
+    /// The number of samples left out by `drop_last`, because they are too large, or because their keys are too frequent.
     pub dropped: u64,
     /// The number of elements of dropped samples.
     pub dropped_tokens: u64,

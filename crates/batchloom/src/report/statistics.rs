@@ -81,7 +81,11 @@ impl Stats {
             ("padding", Value::Share(self.padding), "share of padding"),
             ("efficiency", share(self.efficiency), "how full batches are, where the rule limits them"),
             ("shapes", Value::Count(self.shapes), "distinct shapes of batches"),
-            ("dropped", Value::Count(self.dropped), "samples left out by drop_last or for their size"),
+            (
+                "dropped",
+                Value::Count(self.dropped),
+                "samples left out by drop_last, or for their size or their keys",
+            ),
             ("dropped_tokens", Value::Count(self.dropped_tokens), "their elements"),
             ("banned", Value::Count(self.banned), "samples without weight, because they are banned"),
             ("banned_tokens", Value::Count(self.banned_tokens), "their elements"),

@@ -22,7 +22,7 @@ use std::{env, iter, panic, thread};
 
 use batchloom::batching::{
     Budgets, CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, PackingOrder,
-    Pool, Rests, Rule, Sizes, TokenBudget,
+    Pool, Rests, Rule, Sizes, Surplus, TokenBudget,
 };
 use batchloom::dataset::{Groups, PartEnd, Selection, Sequences, TextIds, WindowShape};
 use batchloom::draws::{Mix, Weights};
@@ -56,6 +56,7 @@ struct Given {
     named_sizes: Sizes,
     keys: Keys,
     few_keys: Keys,
+    pairs: Keys,
     weights: Vec<f64>,
     classes: Vec<i64>,
     documents: Tensor,
@@ -81,6 +82,8 @@ impl Given {
         let named_sizes = sizes.clone().named("ids").unwrap().with("patches", patches).unwrap();
         let keys = Keys::new(ids.iter().map(|&id| id as u32).collect());
         let few_keys = Keys::new(ids.iter().map(|&id| id as u32 % 5).collect());
+        let pairs = (0..SAMPLES as u32).flat_map(|sample| [sample / 2, 1_000_000 + sample / 3]).collect();
+        let pairs = Keys::several(pairs, 2).unwrap();
         let weights = lengths.iter().map(|&length| f64::from(length)).collect();
         let classes = ids.iter().map(|id| id % 5).collect();
         let series = (0..=SAMPLES / 8).map(|series| series * 8).collect();
@@ -96,6 +99,7 @@ impl Given {
             named_sizes,
             keys,
             few_keys,
+            pairs,
             weights,
             classes,
             documents,
@@ -211,6 +215,14 @@ const CASES: &[Case] = &[
     ("keys", |given| {
         let keys = given.keys.clone();
         counted(&Plan::builder(SAMPLES as u64).batch_size(64).shuffle(true).distinct_by(keys).build()?)
+    }),
+    ("several keys", |given| {
+        let keys = given.pairs.clone();
+        counted(&Plan::builder(SAMPLES as u64).batch_size(64).shuffle(true).distinct_by(keys).build()?)
+    }),
+    ("a surplus of keys", |given| {
+        let plan = Plan::builder(SAMPLES as u64).batch_size(1).shuffle(true).distinct_by(given.pairs.clone());
+        counted(&plan.surplus(Surplus::Drop).build()?)
     }),
     ("one key a batch", |given| {
         let keys = given.few_keys.clone();
