@@ -166,9 +166,9 @@ class PlanOptions:
             ``drop_last=True``; otherwise batches of the class are repeated in it, or it has places of weight 0 with
             ``uneven="mask"``. ``"source"`` stands for the sources of a mixture.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
-            ``shuffle=True`` and batches of a fixed size. A dict of columns gives each sample several keys: a batch holds
-            no two samples that share one, in any columns. A :class:`DistinctBy` also has the treatment of samples that
-            no batch has room for, which is otherwise an error.
+            ``shuffle=True`` and batches of a fixed size. A dict of columns gives each sample several keys: a batch
+            holds no two samples that share one, in any columns. A :class:`DistinctBy` also has the treatment of samples
+            that no batch has room for, which is otherwise an error.
         per_class: The number of samples of each class in a batch, which then holds ``batch_size / per_class`` classes
             of ``balanced_by``: for contrastive and triplet losses. The classes of a batch differ, and so do the samples
             of a class, where there are enough; otherwise they repeat as evenly as they can. Every class has its samples

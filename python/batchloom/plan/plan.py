@@ -401,7 +401,8 @@ class Plan:
 
         It depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
         ``balance``, ``largest_first``, ``shard_size``, ``per_class``, ``homogeneous_by``, ``distinct_by`` (with its
-        surplus), ``chunks``, ``chunks_open`` and the version of the order. A state can only be loaded if the fingerprint is the same.
+        surplus), ``chunks``, ``chunks_open`` and the version of the order. A state can only be loaded if the
+        fingerprint is the same.
         """
         return self._native.fingerprint
 

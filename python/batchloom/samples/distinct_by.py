@@ -78,7 +78,9 @@ class DistinctBy:
         given = {labels[name]: read(labels[name], keys) for name, keys in columns.items()}
         for name, keys in given.items():
             if isinstance(keys, str | int):
-                raise ArgumentError(f"{name} is {keys!r}, the name of a field, and a plan knows no fields; expected keys")
+                raise ArgumentError(
+                    f"{name} is {keys!r}, the name of a field, and a plan knows no fields; expected keys"
+                )
         numbers = classes_of_columns(given, OPTION, samples).astype(numpy.uint32)
         return numbers[:, 0] if len(given) == 1 else numbers
 

@@ -57,8 +57,8 @@ def _number_jointly(different: Mapping[str, Any], option: str) -> Array:
     if len(kinds) > 1:
         first, other = list(kinds.values())[:2]
         raise ArgumentError(
-            f"{first} has {_first(different[first])!r} and {other} has {_first(different[other])!r}; expected numbers in "
-            f"all columns of {option}, or texts in all of them"
+            f"{first} has {_first(different[first])!r} and {other} has {_first(different[other])!r}; expected numbers "
+            f"in all columns of {option}, or texts in all of them"
         )
     arrays = [values for values in different.values() if isinstance(values, numpy.ndarray)]
     # Integers with a sign and without one would be rounded to a common type.
