@@ -1,4 +1,4 @@
-//! Samples with several keys, none of which a batch holds twice, and samples that no batch has room for.
+//! Samples with several keys, which no batch holds twice, and samples that no batch has room for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// Where every sample finds a batch, nothing is dropped, and batches are the same.
+    /// Nothing is dropped where every sample finds a batch, and batches are the same.
     // law: L1
     #[test]
     fn a_surplus_is_dropped_where_there_is_one(
@@ -153,7 +153,7 @@ proptest! {
         }
     }
 
-    /// A run that stops and goes on with other ranks takes the batches that were left.
+    /// A run that stops and continues with other ranks takes the batches that were left.
     // law: L4, L5
     #[test]
     fn what_is_left_is_taken_by_other_ranks(
@@ -191,7 +191,7 @@ fn pairs_with_frequent_anchors_are_kept_apart() {
     assert!(plan.stats().mates_kept.unwrap() < 0.05);
 }
 
-/// Each sample of a frequent key is left out as often as the others, to what is random.
+/// Each sample of a frequent key is left out as often as any other, to what is random.
 #[test]
 fn samples_are_left_out_in_turns() {
     for columns in [1, 2] {

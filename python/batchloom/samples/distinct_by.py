@@ -52,7 +52,7 @@ class DistinctBy:
         return given if isinstance(given, DistinctBy) else cls(given)
 
     @classmethod
-    def from_numbers(cls, numbers: Any, surplus: Surplus) -> Any:
+    def from_numbers(cls, numbers: Any, surplus: Any) -> Any:
         """Return what means the same as numbers that :meth:`read` returned: keys alone, where that is all."""
         if numbers.ndim == 1:
             return numbers if surplus == "error" else cls(numbers, surplus=surplus)

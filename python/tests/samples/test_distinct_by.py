@@ -1,4 +1,4 @@
-"""Several keys a sample, none of which a batch holds twice, and samples that no batch has room for."""
+"""Several keys a sample, which no batch holds twice, and samples that no batch has room for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Columns = dict[str, list[int]]
 
 @st.composite
 def drawn_columns(draw: st.DrawFn) -> Columns:
-    """Columns of keys, some of which are frequent, with values in common."""
+    """Columns of keys, some of them frequent, with values in common."""
     samples, most = draw(st.integers(1, 80)), draw(st.sampled_from([4, 20, 200]))
     key = st.one_of(st.integers(0, most), st.integers(0, 500), st.integers(0, 500))
     names = draw(st.sampled_from([["anchor"], ["anchor", "positive"], ["anchor", "positive", "negative"]]))
@@ -34,7 +34,7 @@ def keys_of(columns: Columns, sample: int) -> set[int]:
 
 
 def require_apart(columns: Columns, batches: list[list[int]], batch_size: int) -> None:
-    """Check that samples of a batch share no key, that no sample comes twice, and that all batches but one are full."""
+    """Check that samples of a batch share no key, that no sample is in two, and that all batches but one are full."""
     for batch in batches:
         held = Counter(key for sample in batch for key in keys_of(columns, sample))
         assert not held or max(held.values()) == 1, batch

@@ -1,19 +1,17 @@
-//! Batches of samples with several keys each, none of which are shared within a batch.
+//! Batches of samples with several keys each: no two samples of a batch share a key.
 //!
 //! To decide whether such batches exist is to color a graph, which is NP-hard. So samples are placed one after the
-//! other, those with the most conflicts first, each into the batch with most room that it shares no key with. Where
-//! there is none, a sample of another batch makes room: it moves to the open batch.
+//! other, the samples with the most conflicts first, each into the batch with most room that it shares no key with. If
+//! there is no such batch, a sample of another batch makes room: it moves to the open batch.
 //!
 //! Promise: where [`Conflicts::fit`], every sample is placed, and all batches but the last are full. A sample that finds
-//! no batch shares a key with every open one, and so do at most `most` batches at all. The others are full. Of their
-//! samples, those that share a key with an open batch are at most as many as `around` counts: if there are more, one of
-//! them can move.
+//! no batch shares a key with every open batch, and shares keys with at most `most` batches. All other batches are
+//! full. At most `around` of their samples share a key with an open batch: if they have more samples, one can move.
 //!
 //! Otherwise the work for a sample is limited, and a sample that finds no batch is left out. Batches that are not full
-//! then give their samples to others, and the samples that find none are left out too.
+//! then give their samples to other batches, and samples that find none are left out too.
 //!
-//! This takes O(n log n) where keys are rare, and 28 bytes for each key of a sample beside the
-//! 48 of a batch.
+//! This takes O(n log n) where keys are rare, 28 bytes for each key of a sample, and 48 bytes for a batch.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +19,7 @@ use std::collections::BinaryHeap;
 use super::keys::{Keys, count_by_key, different};
 use super::{PoolBatches, to_index, to_place};
 
-/// The most batches with room that are looked at before others make room.
+/// The most batches with room that are looked at before a sample makes room.
 const MOST_OPEN: usize = 64;
 
 /// The most looks at batches and samples that may make room for one, and for all samples together a multiple of their
@@ -161,8 +159,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Puts a sample into a batch whose sample can move to the open batch, and returns true; or returns false if
-    /// none is found.
+    /// Puts a sample in the place of another one, which moves to the open batch, and returns true; or returns
+    /// false if there is none that can move.
     fn make_room(&mut self, place: u32) -> bool {
         let Some(open) = self.find_open() else { return false };
         // Another batch first for each sample, so that no batch gives all of its samples.
@@ -206,7 +204,7 @@ impl<'a> Batches<'a> {
         None
     }
 
-    /// Returns true if a sample shares no key with those of a batch.
+    /// Returns true if a sample shares no key with the samples of a batch.
     fn fits(&self, place: u32, batch: usize) -> bool {
         !self.rows.of(place).iter().any(|&key| self.holds(batch, key))
     }
@@ -277,7 +275,7 @@ impl<'a> Batches<'a> {
 
 /// The batches that hold each key.
 struct Holders {
-    /// The batches of each key, from its start on; as many as `len` says, of as many as the key has samples.
+    /// The batches of each key: `len` of them, from its start on, with room for as many as the key has samples.
     batches: Vec<u32>,
     starts: Vec<usize>,
     len: Vec<u32>,

@@ -18,7 +18,7 @@ use super::surplus::{Surplus, choose_samples};
 use super::{PoolBatches, PoolBudgets, Rule, Sizes, to_index, to_place};
 use crate::{Result, memory};
 
-/// The bytes of a batch of samples with several keys, which a sample may fill alone, and those of each of its keys.
+/// The bytes of a batch of samples with several keys, which a sample may fill alone, and the bytes of each of its keys.
 const BATCH_BYTES: usize = 64;
 const KEY_BYTES: usize = 32;
 
@@ -53,7 +53,7 @@ impl Grouping {
         }
     }
 
-    /// The bytes that a sample takes while it is put into a batch, beside those of a sample with one key.
+    /// The bytes that a sample takes while it is put into a batch, beside the bytes that a sample with one key takes.
     pub(crate) fn further_bytes(&self) -> usize {
         match self {
             Self::Homogeneous(_) => 0,

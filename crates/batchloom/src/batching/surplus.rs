@@ -1,8 +1,8 @@
 //! `Surplus`: the treatment of samples that no batch has room for, because their keys are too frequent, and the choice
 //! of the samples that are kept.
 //!
-//! Promise: the samples that are left out are the last ones of their keys in the order of the epoch, so that each epoch
-//! leaves out others. With one key a sample, as few as possible are left out.
+//! Promise: the samples that are left out are the last ones of their keys in the order of the epoch, so that each
+//! epoch leaves out other ones. With one key a sample, as few as possible are left out.
 
 use serde::{Deserialize, Serialize};
 
