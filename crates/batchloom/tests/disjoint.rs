@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// Nothing is dropped where every sample finds a batch, and batches are the same.
+    /// Drops nothing where every sample finds a batch: batches are the same.
     // law: L1
     #[test]
     fn a_surplus_is_dropped_where_there_is_one(
