@@ -50,7 +50,7 @@ pub struct ItemChunks {
 impl ItemChunks {
     /// The items of chunks. The items of `open` chunks are mixed at a time; `None` is the default of plans.
     pub fn new(chunks: Chunks, source: impl ItemSource, open: Option<u64>) -> Self {
-        let in_chunks = InChunks { chunks: chunks.clone(), open, capacity: None };
+        let in_chunks = InChunks::new(chunks.clone(), open);
         Self { source: Box::new(source), held: HeldChunks::new(chunks), in_chunks }
     }
 
