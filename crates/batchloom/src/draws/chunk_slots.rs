@@ -5,6 +5,8 @@
 //!
 //! Promise: positions need the chunks of the slots that are named for them, and no others.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use super::draws::Draws;
@@ -52,20 +54,37 @@ impl Draws {
         }
     }
 
+    /// The position at which a slot of a window is first needed; the number of positions if none is.
+    fn position_of_slot(&self, window: usize, slot: u64) -> u64 {
+        match self {
+            Self::Mixed(mixed) => mixed.position_of_slot(window, slot),
+            _ => match self.chunk_window() {
+                Some(window) if slot < window.slots() => window.positions(slot).start,
+                _ => self.len(),
+            },
+        }
+    }
+
     /// The first position at which a slot after `slots`, one range for each window, is needed; the number of positions if
     /// none is.
     pub(crate) fn end_of_slots(&self, slots: &[Range<u64>]) -> u64 {
-        match self {
-            Self::Mixed(mixed) => {
-                let end = |(source, slots): (usize, &Range<u64>)| mixed.position_of_slot(source, slots.end);
-                slots.iter().enumerate().map(end).min().unwrap_or_else(|| self.len())
+        let end = |(window, slots): (usize, &Range<u64>)| self.position_of_slot(window, slots.end);
+        slots.iter().enumerate().map(end).min().unwrap_or_else(|| self.len())
+    }
+
+    /// Adds the next `more` slots to `slots`, one range for each window, in the order in which positions before `end` need
+    /// them.
+    pub(crate) fn add_slots(&self, slots: &mut [Range<u64>], more: u64, end: u64) {
+        let next = |window: usize, slots: &Range<u64>| (self.position_of_slot(window, slots.end), window);
+        let each = slots.iter().enumerate();
+        let mut queue: BinaryHeap<_> = each.map(|(window, slots)| Reverse(next(window, slots))).collect();
+        for _ in 0..more {
+            let Some(Reverse((position, window))) = queue.pop() else { return };
+            if position >= end {
+                return;
             }
-            _ => match (self.chunk_window(), slots) {
-                (Some(window), [slots, ..]) if slots.end < window.slots() => {
-                    window.positions(slots.end).start
-                }
-                _ => self.len(),
-            },
+            slots[window].end += 1;
+            queue.push(Reverse(next(window, &slots[window])));
         }
     }
 

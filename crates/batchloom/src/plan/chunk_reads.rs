@@ -44,8 +44,8 @@ impl Plan {
         Ok(Some(step + (beyond - run.start)))
     }
 
-    /// The slots of each window that the batch of `rank` at `step` needs, and at most `more` after them that its next
-    /// batches need. `None` if samples are not read chunk by chunk.
+    /// The slots of each window that the batch of `rank` at `step` needs, and at most `more` after them, of all windows
+    /// together, that its next batches need. `None` if samples are not read chunk by chunk.
     ///
     /// # Errors
     /// As [`end_of_chunks`](Self::end_of_chunks).
@@ -60,11 +60,8 @@ impl Plan {
         if own.is_empty() {
             return Ok(None);
         }
-        let most = draws.slots_of(own.start..all.end.max(own.end));
-        let ahead = |(own, most): (Range<u64>, Range<u64>)| {
-            own.start..own.end.saturating_add(more).min(most.end).max(own.start)
-        };
-        let windows = draws.slots_of(own.clone()).into_iter().zip(most).map(ahead).collect();
+        let mut windows = draws.slots_of(own.clone());
+        draws.add_slots(&mut windows, more, all.end.max(own.end));
         Ok(Some(SlotsAhead { time: draws.clock(own.start), windows }))
     }
 
