@@ -206,7 +206,7 @@ proptest! {
         let Some(plan) = case.plan(epoch, world_size) else { return Ok(()) };
         let all: Vec<Vec<u64>> = (0..world_size).flat_map(|rank| batches_of(&plan, rank)).collect();
         prop_assert_eq!(&all, &batches_of(&whole, 0));
-        for (step, batch) in batches_of(&plan, 0).iter().enumerate() {
+        for (step, batch) in batches_of(&plan, 0).iter().take(2).enumerate() {
             for (index, &sample) in batch.iter().enumerate() {
                 let places = plan.places(sample).unwrap();
                 prop_assert!(places.iter().any(|it| (it.step, it.rank, it.index) == (step as u64, 0, index as u64)));

@@ -31,6 +31,9 @@ class Mixture:
     fields (last in tuples). Samples are numbered as in ``mixture.dataset``, which holds the samples of all sources, one
     source after the other.
 
+    Sources that are read a chunk at a time have a window over their own chunks each, and a new order of chunks for each
+    pass. The bytes that ``memory=`` allows to the sources add up to what an iteration may hold.
+
     A batch may hold samples of several sources, so it is formed on the CPU, and then copied to a device.
 
     Args:

@@ -54,6 +54,21 @@ impl ItemChunks {
         Self { source: Box::new(source), held: HeldChunks::new(chunks), in_chunks }
     }
 
+    /// The chunks of several datasets, one dataset after the other, which `source` reads. Each keeps its window where it is
+    /// a source of a mixture, and all together have the memory that each has.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than 5 of the largest chunks.
+    pub fn join(parts: &[&Self], source: impl ItemSource) -> Result<Self> {
+        let each: Vec<&InChunks> = parts.iter().map(|part| &part.in_chunks).collect();
+        let in_chunks = InChunks::join(&each)?;
+        let held = HeldChunks::new(in_chunks.chunks.clone());
+        if let Some(memory) = in_chunks.memory {
+            held.store.limit_memory(memory);
+        }
+        Ok(Self { source: Box::new(source), held, in_chunks })
+    }
+
     /// Sets the bytes of memory for chunks, in place of how many are mixed, as
     /// [`MapDatasetBuilder::memory`](super::MapDatasetBuilder::memory). If a chunk that cannot be read is `skipped`, the
     /// largest one that can be read is measured.
