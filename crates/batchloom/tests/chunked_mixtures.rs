@@ -331,6 +331,7 @@ proptest! {
         threads in 1_usize..4,
         exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
         shuffles in any::<bool>(),
+        by_tokens in any::<bool>(),
     ) {
         let counts: Vec<u64> = sizes.iter().map(|sizes| sizes.iter().sum()).collect();
         let mut first = 0;
@@ -342,6 +343,8 @@ proptest! {
         let parts = sources.iter().map(|it| Dataset::from(it.builder().chunks_open(open).build().unwrap()));
         let dataset = Dataset::sources(parts).unwrap();
         let mix = Mix::new(&counts, &vec![1.0; counts.len()]).unwrap().when_exhausted(exhausted);
+        let tokens: Vec<u32> = (0..counts.iter().sum::<u64>()).map(|sample| (sample % 9) as u32 + 1).collect();
+        let mix = if by_tokens { mix.measured("tokens", tokens).unwrap() } else { mix };
         let loader = Loader::builder(dataset.clone()).mix(mix).batch_size(batch_size).shuffle(shuffles);
         let loader = loader.num_threads(threads).prefetch(2).build().unwrap();
         for number in 0..3 {

@@ -153,7 +153,7 @@ impl Mixed {
                     let middle = low.midpoint(high);
                     if counted[middle * sources + source] <= draw { low = middle } else { high = middle }
                 }
-                let start = low * index(COUNTED);
+                let start = (low * index(COUNTED)).min(listed.len());
                 let left = draw - counted.get(low * sources + source).copied().unwrap_or(0);
                 let own =
                     listed[start..].iter().enumerate().filter(|(_, it)| self.source(**it) == Some(source));
