@@ -11,7 +11,7 @@ of 1024, beside one file. ``taken``: the time in which a dataset takes 10 millio
 files as people have them, opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples
 of, beside ``datasets`` streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and
 ``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). It draws the
-window (pictures.py). Promises:
+window (pictures.py). Each part has a file of results. Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
@@ -228,11 +228,10 @@ def main() -> None:
     torch.manual_seed(SEED)
     # Each epoch over files looks at them anew.
     os.environ["BATCHLOOM_CACHE"] = ""
-    cases = []
-    for part in wanted(chosen, PARTS).values():
+    for name, part in wanted(chosen, PARTS).items():
         with tempfile.TemporaryDirectory() as folder:
-            cases.append(part(Path(folder), chosen.rounds, chosen.scale))
-    write("storage", chosen, {"cases": cases}, whole)
+            figures = part(Path(folder), chosen.rounds, chosen.scale)
+        write(f"storage-{name}", chosen, figures, is_whole(chosen, [name]))
 
 
 if __name__ == "__main__":

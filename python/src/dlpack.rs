@@ -20,7 +20,10 @@ use dlpark::tensor::TensorRef;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyType};
 
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
 use crate::guard::catch_panic;
@@ -339,6 +342,27 @@ pub(crate) fn copy_array(
         _ => py.detach(|| target.copy_from_slice(source)),
     }
     true
+}
+
+/// Copies a scalar of NumPy of this type. Returns false for anything else: the buffer protocol shows scalars without a
+/// shape, so that [`copy_array`] does not take them.
+pub(crate) fn copy_scalar(value: &Bound<'_, PyAny>, dtype: DType, target: &mut [u8]) -> PyResult<bool> {
+    static SCALAR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = value.py();
+    if !value.is_instance(SCALAR.import(py, "numpy", "generic")?)? {
+        return Ok(false);
+    }
+    let format = value.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "char"))?;
+    if !format_of(dtype).contains(&format.extract::<&str>()?.as_bytes()) {
+        return Ok(false);
+    }
+    let bytes = value.call_method0(intern!(py, "tobytes"))?;
+    let bytes = bytes.cast::<PyBytes>()?.as_bytes();
+    let fits = bytes.len() == target.len();
+    if fits {
+        target.copy_from_slice(bytes);
+    }
+    Ok(fits)
 }
 
 /// The number of bytes from which on a copy lets other threads into the interpreter.

@@ -23,6 +23,7 @@ from batchloom.formats.columns import ChosenColumn, choose_columns, make_unknown
 from batchloom.formats.kinds import ROWS, fix_length
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.places import Places
+from batchloom.formats.plain_values import read_values
 
 
 class Row(dict[str, Any]):
@@ -32,6 +33,8 @@ class Row(dict[str, Any]):
         number: The number of the row.
         places: The files that rows lie in.
     """
+
+    __slots__ = ("number", "places")
 
     number: int
     places: Places
@@ -61,9 +64,7 @@ class PlainRows:
         self.nbytes = int(table.nbytes)
         self._columns = []
         for field, name in columns.items():
-            column = table.column(name)
-            # An array finds a value sooner than a list of arrays.
-            values = column.chunk(0) if column.num_chunks == 1 else column
+            values = read_values(table.column(name))
             fills = nulls is not None and name in nulls
             self._columns.append((field, values, fills, nulls[name] if nulls is not None and fills else None))
 
@@ -75,7 +76,7 @@ class PlainRows:
         """Return a row."""
         found = Row()
         for field, values, fills, null in self._columns:
-            value = values[row].as_py()
+            value = values[row]
             found[field] = _fill(value, null) if fills else value
         found.number, found.places = self._first + row, self._places
         return found

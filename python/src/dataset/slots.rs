@@ -8,9 +8,9 @@ use batchloom::dataset::SampleLayout;
 use batchloom::loader::{Region, Slot, SlotPlace, SlotTarget, SlotWriter};
 use batchloom::order::RunEpoch;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
-use crate::dlpack::{Lent, Tensor, copy_array, take_over};
+use crate::dlpack::{Lent, Tensor, copy_array, copy_scalar, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
 use crate::slot_function::with_function;
 
@@ -20,8 +20,18 @@ use crate::slot_function::with_function;
 pub(crate) struct SlotPlan {
     parts: Parts,
     writers: Vec<SlotWriter>,
-    /// True for each array of NumPy: the buffer protocol shows its memory.
-    of_numpy: Vec<bool>,
+    kinds: Vec<PartKind>,
+}
+
+/// The kind of a part of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    /// An array of NumPy: the buffer protocol shows its memory.
+    NumPy,
+    /// An array of another framework.
+    Other,
+    /// An object, in whose slot its ticket stands: see batchloom/collate/objects.py.
+    Object,
 }
 
 /// The way from a sample to its arrays.
@@ -45,7 +55,12 @@ impl SlotPlan {
     fn new(structure: &Bound<'_, PyAny>, fields: Vec<(String, Vec<usize>)>) -> PyResult<Self> {
         let parts = structure.getattr("parts")?;
         let frameworks: Vec<String> = structure.getattr("frameworks")?.extract()?;
-        let of_numpy = frameworks.iter().map(|framework| framework == "numpy").collect();
+        let kind = |framework: &String| match framework.as_str() {
+            "numpy" => PartKind::NumPy,
+            "object" => PartKind::Object,
+            _ => PartKind::Other,
+        };
+        let kinds = frameworks.iter().map(kind).collect();
         let parts = match parts.extract::<usize>() {
             Ok(0) => Parts::Bare,
             Ok(length) => Parts::Tuple(length),
@@ -57,7 +72,7 @@ impl SlotPlan {
             let dtype = dtype.ok_or_else(|| DTypeError::new_err(format!("{name} is no element type")))?;
             Ok(SlotWriter { slot: Slot::Same, shape, dtype, padding: vec![0; dtype.size()] })
         };
-        Ok(Self { parts, writers: fields.into_iter().map(writer).collect::<PyResult<_>>()?, of_numpy })
+        Ok(Self { parts, writers: fields.into_iter().map(writer).collect::<PyResult<_>>()?, kinds })
     }
 }
 
@@ -135,18 +150,37 @@ impl Slots {
         Ok(Self { plan, memory: Mutex::new(Memory::Lent(lent)) })
     }
 
-    /// Puts a sample into its slots. Returns false if that takes more than copying arrays of the expected types and
-    /// shapes.
-    fn put(&self, py: Python<'_>, place: usize, sample: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// Puts a sample into its slots, and its texts into `table` under `ticket`. Returns false if that takes more than
+    /// copying arrays of the expected types and shapes.
+    fn put(
+        &self,
+        py: Python<'_>,
+        place: usize,
+        sample: &Bound<'_, PyAny>,
+        ticket: i64,
+        table: &Bound<'_, PyDict>,
+    ) -> PyResult<bool> {
         let plan = self.plan.get();
-        let Some(arrays) = plan.arrays(sample) else { return Ok(false) };
+        let Some(parts) = plan.arrays(sample) else { return Ok(false) };
+        let mut objects = Vec::new();
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
+        for ((field, writer), part) in plan.writers.iter().enumerate().zip(&parts) {
             let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
             let Some(slot) = memory.slot(field, place, bytes) else { return Ok(false) };
-            if !put(py, array, writer, plan.of_numpy[field], slot)? {
+            let is_put = match plan.kinds[field] {
+                PartKind::Object => {
+                    objects.push(part);
+                    put_ticket(part, ticket, slot)
+                }
+                kind => put(py, part, writer, kind == PartKind::NumPy, slot)?,
+            };
+            if !is_put {
                 return Ok(false);
             }
+        }
+        drop(memory);
+        if !objects.is_empty() {
+            table.set_item(ticket, PyTuple::new(py, objects)?)?;
         }
         Ok(true)
     }
@@ -190,6 +224,18 @@ impl Slots {
     }
 }
 
+/// Writes the ticket of an object into its slot. Returns false if the object is neither a text nor bytes: whatever else
+/// it is, Python knows whether it is an object.
+fn put_ticket(object: &Bound<'_, PyAny>, ticket: i64, slot: &mut [u8]) -> bool {
+    let is_text = object.is_exact_instance_of::<PyString>() || object.is_exact_instance_of::<PyBytes>();
+    let bytes = ticket.to_ne_bytes();
+    let fits = is_text && slot.len() == bytes.len();
+    if fits {
+        slot.copy_from_slice(&bytes);
+    }
+    fits
+}
+
 /// Copies an array, or a number, into a slot. Returns false if it is not of the expected type and shape, or of a kind
 /// that takes more than a copy.
 fn put(
@@ -207,7 +253,8 @@ fn put(
         },
         DType::F64 if array.is_exact_instance_of::<PyFloat>() => array.extract::<f64>()?.to_ne_bytes(),
         DType::Bool if array.is_exact_instance_of::<PyBool>() => [u8::from(array.extract::<bool>()?); 8],
-        _ => return Ok(of_numpy && copy_array(py, array, writer.dtype, &writer.shape, slot)),
+        dtype if of_numpy && writer.shape.is_empty() && copy_scalar(array, dtype, slot)? => return Ok(true),
+        dtype => return Ok(of_numpy && copy_array(py, array, dtype, &writer.shape, slot)),
     };
     if !writer.shape.is_empty() {
         return Ok(false);

@@ -56,8 +56,7 @@ fn mix_bins(bins: &PoolBatches, mixed: usize) -> PoolBatches {
         let begin = bins.starts.get(first).copied().unwrap_or(0);
         xxh3_64(&((u64::from(bins.places[first]) << 32) | u64::from(begin)).to_le_bytes())
     };
-    let mut order: Vec<(u64, usize)> = (0..mixed).map(|bin| (number(bin), bin)).collect();
-    order.sort_unstable();
+    let order = sort_hashes((0..mixed).map(number).collect());
     let order = order.into_iter().map(|(_, bin)| bin).chain(mixed..bins.ends.len());
     let mut made = PoolBatches::default();
     made.places.reserve(bins.places.len());
@@ -69,4 +68,47 @@ fn mix_bins(bins: &PoolBatches, mixed: usize) -> PoolBatches {
         made.ends.push(to_place(made.places.len()));
     }
     made
+}
+
+/// Hashes and their places, in ascending order. Hashes are spread evenly, so each is about where its share of all numbers
+/// is, and what is left to move is a few places. O(n).
+fn sort_hashes(hashes: Vec<u64>) -> Vec<(u64, usize)> {
+    let count = hashes.len();
+    let share = |hash: u64| usize::try_from((u128::from(hash) * count as u128) >> 64).unwrap_or(0);
+    let mut starts = vec![0; count + 1];
+    hashes.iter().for_each(|&hash| starts[share(hash) + 1] += 1);
+    (1..starts.len()).for_each(|share| starts[share] += starts[share - 1]);
+    let mut sorted = vec![(0, 0); count];
+    for (place, hash) in hashes.into_iter().enumerate() {
+        let start = &mut starts[share(hash)];
+        sorted[*start] = (hash, place);
+        *start += 1;
+    }
+    // Elements of other shares never pass each other.
+    for end in 1..count {
+        let mut place = end;
+        while place > 0 && sorted[place - 1] > sorted[place] {
+            sorted.swap(place - 1, place);
+            place -= 1;
+        }
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn hashes_are_sorted_as_the_library_sorts_them(
+            hashes in proptest::collection::vec(proptest::num::u64::ANY, 0..200),
+            same in proptest::collection::vec(0_u64..4, 0..50),
+        ) {
+            let hashes = [hashes, same].concat();
+            let mut expected: Vec<(u64, usize)> = hashes.iter().copied().zip(0..).collect();
+            expected.sort_unstable();
+            proptest::prop_assert_eq!(sort_hashes(hashes), expected);
+        }
+    }
 }

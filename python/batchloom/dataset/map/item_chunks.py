@@ -126,6 +126,7 @@ class ItemChunks:
     def __init__(self, items: ReadInChunks) -> None:
         self.items, self.sizes = items, numpy.array(check_chunks(items.chunks))
         self._ends = list(accumulate(map(int, self.sizes)))
+        self._firsts = [0, *self._ends]
         self._held: dict[int, ref[HeldItems]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,7 +148,7 @@ class ItemChunks:
         known = self._held.get(chunk)
         held = None if known is None else known()
         items = self._read(chunk) if held is None else held.items
-        return items[number - self._ends[chunk] + int(self.sizes[chunk])]
+        return items[number - self._firsts[chunk]]
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all items in order; one chunk is there at a time."""
@@ -169,7 +170,7 @@ class ItemChunks:
         Raises:
             SampleError: It cannot be read, or does not say them.
         """
-        items, first = self._read(chunk), self._ends[chunk] - int(self.sizes[chunk])
+        items, first = self._read(chunk), self._firsts[chunk]
         if isinstance(items, UnreadItems):
             try:
                 items[0]

@@ -176,7 +176,7 @@ class SampleReader:
         put, place, others = slots.put, -1, {}
         table: Table = {}
         for place, sample in enumerate(self.samples(numbers, seed, epoch, stop)):
-            if not put(place, sample):
+            if not put(place, sample, ticket_of(numbers[place]), table):
                 others[place] = self._put(slots, text, place, numbers[place], sample, table)
         are_there = place + 1 == len(numbers) and not any(others.values())
         return None if are_there else [others.get(place) for place in range(place + 1)], table or None

@@ -89,10 +89,8 @@ class Structure:
     def parts(self) -> int | list[str] | None:
         """The way to the arrays: 0 for a single one, the length of a tuple, the keys of a dict.
 
-        ``None`` where samples are nested, or hold objects.
+        ``None`` where samples are nested.
         """
-        if self.objects:
-            return None
         if not isinstance(self.root, Node):
             return 0
         if not self.is_flat:

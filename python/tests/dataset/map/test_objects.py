@@ -273,3 +273,52 @@ def test_a_text_where_an_array_was():
     texts = [numpy.array(1.0), numpy.array("a")]
     with refused(bl.DataError, "sample 3", "object", "numpy"):
         list(bl.DataLoader(bl.MapDataset(range(4), lambda number: {"x": texts[number // 3]}), 2))
+
+
+SCALARS = ["bool", "uint8", "int8", "int16", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64"]
+
+
+def scalars_and_text(number):
+    """A sample of scalars of NumPy, and a text; a path is an object as a text is, and bytes are."""
+    scalars = {dtype: numpy.dtype(dtype).type(number % 3) for dtype in SCALARS}
+    text = [str(number), b"%d" % number, Path(str(number))][number % 3 if number % 50 == 49 else 0]
+    swapped = numpy.array(number, ">i4").astype("i4")
+    return {**scalars, "swapped": swapped, "id": numpy.int64(number), "text": text}
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_texts_and_scalars_of_many_blocks_are_those_of_their_samples(workers):
+    """The first block shows what samples are; the engine copies scalars of later ones, and takes their texts."""
+    count = 3000
+    dataset = bl.MapDataset(range(count), scalars_and_text, workers=workers)
+    seen = []
+    for batch in bl.DataLoader(dataset, 16, shuffle=True, seed=5, num_threads=2):
+        for place, number in enumerate(batch["id"].tolist()):
+            expected = scalars_and_text(number)
+            assert batch["text"][place] == expected["text"]
+            assert type(batch["text"][place]) is type(expected["text"])
+            for name in (*SCALARS, "swapped"):
+                assert batch[name][place] == expected[name]
+                assert batch[name].dtype == expected[name].dtype
+            seen.append(number)
+    assert sorted(seen) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"x": numpy.int32(1), "text": "a text"},
+        {"x": numpy.float64(1), "text": "a text"},
+        {"x": 1, "text": numpy.zeros(2)},
+        {"x": "a text", "text": "a text"},
+        {"x": numpy.int64(1), "text": "a text", "more": 1},
+        {"x": numpy.datetime64("2020-01-01"), "text": "a text"},
+    ],
+)
+def test_a_sample_of_another_layout_in_a_later_block_is_an_error_that_names_it(other):
+    dataset = bl.MapDataset(range(2000), lambda number: other if number == 1999 else {"x": numpy.int64(2), "text": "t"})
+    batches = iter(bl.DataLoader(dataset, 16, num_threads=1))
+    for _ in range(1984 // 16):
+        next(batches)
+    with pytest.raises(bl.Error, match="1999"):
+        next(batches)

@@ -1,0 +1,114 @@
+"""Values of Arrow arrays as plain values of Python, by row.
+
+Promises:
+
+- A value is what ``as_py`` makes of it. Numbers, texts and lists of numbers are made of the memory of the array, without
+  an object of Arrow for each.
+- No value is made in a call that lets other threads of Python in: a thread that makes samples would wait for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy
+import pyarrow
+from pyarrow import types
+
+Array = numpy.ndarray[Any, Any]
+
+
+class PlainValues(Protocol):
+    """Values by row."""
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a value."""
+
+
+class ArrowValues:
+    """Values of any type.
+
+    Args:
+        values: An array of Arrow, or an array in chunks.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a value."""
+        return self._values[row].as_py()
+
+
+class Texts:
+    """Texts of which none is null.
+
+    Args:
+        offsets: The byte at which each text begins, and the end of the last one.
+        data: The bytes of all texts.
+    """
+
+    def __init__(self, offsets: Array, data: memoryview) -> None:
+        self._offset, self._data = offsets.item, data
+
+    def __getitem__(self, row: int) -> str:
+        """Return a text."""
+        return str(self._data[self._offset(row) : self._offset(row + 1)], "utf-8")
+
+
+class Numbers:
+    """Numbers of which none is null.
+
+    Args:
+        numbers: The numbers.
+    """
+
+    def __init__(self, numbers: Array) -> None:
+        self._item = numbers.item
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a number."""
+        return self._item(row)
+
+
+class NumberLists:
+    """Lists of numbers, of which neither a list nor a number is null.
+
+    Args:
+        offsets: The number at which each list begins, and the end of the last one.
+        numbers: The numbers of all lists.
+    """
+
+    def __init__(self, offsets: Array, numbers: Array) -> None:
+        self._offset, self._numbers = offsets.item, numbers
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a list."""
+        return self._numbers[self._offset(row) : self._offset(row + 1)].tolist()
+
+
+def read_values(values: Any) -> PlainValues:
+    """Return the values of an array, or of an array in chunks."""
+    if isinstance(values, pyarrow.ChunkedArray):
+        if values.num_chunks != 1:
+            return ArrowValues(values)
+        values = values.chunk(0)
+    kind = values.type
+    if values.null_count or not len(values):
+        return ArrowValues(values)
+    if types.is_string(kind) or types.is_large_string(kind):
+        _, offsets, data = values.buffers()
+        width = numpy.int64 if types.is_large_string(kind) else numpy.int32
+        starts = numpy.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
+        return Texts(starts, memoryview(b"" if data is None else data))
+    if _are_numbers(kind):
+        return Numbers(values.to_numpy(zero_copy_only=False))
+    if types.is_list(kind) or types.is_large_list(kind):
+        elements = values.values
+        if _are_numbers(kind.value_type) and not elements.null_count:
+            return NumberLists(values.offsets.to_numpy(), elements.to_numpy(zero_copy_only=False))
+    return ArrowValues(values)
+
+
+def _are_numbers(kind: Any) -> bool:
+    return bool(types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind))

@@ -1,0 +1,60 @@
+"""Plain values of Arrow arrays are those that Arrow itself makes, one by one."""
+
+import math
+
+import pyarrow as pa
+import pytest
+from batchloom.formats.plain_values import ArrowValues, read_values
+from hypothesis import given
+from hypothesis import strategies as st
+
+FLOATS = st.floats(width=32)
+INTEGERS = st.integers(0, 100)
+TYPES = {
+    pa.int8(): INTEGERS,
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.float16(): st.floats(width=16, allow_nan=False),
+    pa.float32(): FLOATS,
+    pa.float64(): st.floats(),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(max_size=5),
+    pa.large_string(): st.text(max_size=5),
+    pa.string_view(): st.text(max_size=20),
+    pa.binary(): st.binary(max_size=5),
+    pa.list_(pa.int32()): st.lists(INTEGERS, max_size=4),
+    pa.large_list(pa.float32()): st.lists(FLOATS, max_size=4),
+    pa.list_(pa.bool_()): st.lists(st.booleans(), max_size=4),
+    pa.list_(pa.string()): st.lists(st.text(max_size=2), max_size=3),
+    pa.list_(pa.int16(), 2): st.lists(INTEGERS, min_size=2, max_size=2),
+    pa.list_(pa.list_(pa.int64())): st.lists(st.lists(INTEGERS, max_size=2), max_size=2),
+    pa.struct({"a": pa.int32()}): st.fixed_dictionaries({"a": INTEGERS}),
+    pa.timestamp("us"): st.integers(0, 10**9),
+    pa.dictionary(pa.int8(), pa.string()): st.sampled_from("abc"),
+}
+
+
+def plain(value):
+    """A value that equals itself, with its type."""
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return (type(value), "nan" if isinstance(value, float) and math.isnan(value) else value)
+
+
+@given(data=st.data(), kind=st.sampled_from(list(TYPES)), has_nulls=st.booleans(), chunks=st.integers(1, 2))
+def test_values_are_those_of_arrow(data, kind, has_nulls, chunks):
+    value = st.none() | TYPES[kind] if has_nulls else TYPES[kind]
+    count = data.draw(st.integers(0, 12))
+    drawn = data.draw(st.lists(value, min_size=count, max_size=count))
+    start = data.draw(st.integers(0, count))
+    array = pa.array(drawn, kind)
+    cut = array.slice(start, data.draw(st.integers(0, count - start)))
+    for values in (cut, pa.chunked_array([cut] * chunks)):
+        found = read_values(values)
+        assert [plain(found[row]) for row in range(len(values))] == [plain(value.as_py()) for value in values]
+
+
+@pytest.mark.parametrize(
+    "array", [pa.array(["a", "b"]), pa.array([1, 2]), pa.array([[1], [2, 3]]), pa.array([["a"], []]).flatten()]
+)
+def test_common_values_need_no_object_of_arrow(array):
+    assert not isinstance(read_values(array), ArrowValues)
