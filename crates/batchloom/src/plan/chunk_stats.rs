@@ -18,11 +18,11 @@ const MOST_MATES: u64 = 64;
 #[non_exhaustive]
 pub struct ChunkStats {
     /// The number of chunks that are open at a time: 1 if nothing is shuffled, and all chunks if there are fewer than
-    /// may be open.
+    /// may be open. Over all sources of a mixture.
     pub chunks_open: u64,
     /// The number of chunks that all ranks together read. A chunk counts for each rank that needs it, and again for
-    /// each part of an epoch that a rank takes after the number of ranks has changed. Chunks without samples are not
-    /// read.
+    /// each part of an epoch that a rank takes after the number of ranks has changed; of a source of a mixture, again
+    /// for each pass. Chunks without samples are not read.
     pub chunks_read: u64,
     /// The share of the pairs of samples in a batch that are of one chunk: about `1 / chunks_open` in large chunks. All
     /// pairs of the epoch count where sizes decide; otherwise of 64 neighbours in each of 1024 batches. `None` if

@@ -26,20 +26,20 @@ pub(crate) struct InChunks {
 /// The chunks of one of several datasets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartInChunks {
-    /// The number of its chunks, which follow those of the dataset before it.
+    /// The number of its chunks, after the chunks of the dataset before it.
     pub(super) chunks: u64,
     pub(super) open: Option<u64>,
     pub(super) memory: Option<ChunkMemory>,
 }
 
 impl InChunks {
-    /// Chunks of which some are mixed at a time, in memory without a limit.
+    /// Chunks in memory without a limit; `open` of them are mixed at a time.
     pub(super) fn new(chunks: Chunks, open: Option<u64>) -> Self {
         Self { chunks, open, memory: None, parts: None }
     }
 
-    /// The chunks of several datasets, one dataset after the other. Memory is as much as all have together, if each has a
-    /// limit; as many chunks are mixed as this memory allows, or as the dataset that mixes most.
+    /// The chunks of several datasets, one dataset after the other. Their memory is the sum, if each has a limit. This
+    /// memory decides the number of chunks to mix; without a limit, it is the largest number of a dataset.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if the memory holds fewer than [`LEAST_CHUNKS`] of the largest chunks.
@@ -72,9 +72,8 @@ impl InChunks {
         }
     }
 
-    /// The chunks of each dataset that was put together with others, and how many of them are mixed at a time, for draws
-    /// from each by itself. Where two passes over a dataset may meet in a batch, memory has to hold the chunks of both.
-    /// `None` if all are of one dataset.
+    /// The chunks of each dataset, and the number of chunks to mix at a time, for draws from each by itself. Where two
+    /// passes over a dataset may meet in a batch, memory has to hold the chunks of both. `None` for a single dataset.
     pub(crate) fn parts(&self, passes_meet: bool) -> Option<Vec<(Chunks, u64)>> {
         let mut sizes = self.chunks.sizes();
         let part = |part: &PartInChunks| {
@@ -141,7 +140,7 @@ impl InChunks {
     }
 }
 
-/// The number of something that is in memory, as an index.
+/// A number as an index.
 fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

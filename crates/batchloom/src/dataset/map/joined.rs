@@ -71,7 +71,7 @@ pub(super) fn join_chunks(parts: &[Part<'_>]) -> WholeChunks {
     WholeChunks { source: Arc::new(JoinedChunks { sources, ends: ends.collect() }), chunks }
 }
 
-/// What is known of the samples of several datasets. `says_source` is true if batches hold the number of the dataset.
+/// The facts about the samples of several datasets. `says_source` is true if batches hold the number of the dataset.
 ///
 /// # Errors
 /// [`Kind::Argument`](crate::Kind::Argument) if datasets differ in it.
