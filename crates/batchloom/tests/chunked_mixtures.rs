@@ -70,14 +70,13 @@ impl Case {
 
     /// The source of a sample, and its number there.
     fn origin(&self, sample: u64) -> (usize, u64) {
-        let mut left = sample;
-        for (source, count) in self.counts().into_iter().enumerate() {
-            if left < count {
-                return (source, left);
-            }
-            left -= count;
-        }
-        panic!("sample {sample} is of no source");
+        let sum = |end: &mut u64, count: u64| {
+            *end += count;
+            Some(*end)
+        };
+        let ends: Vec<u64> = self.counts().into_iter().scan(0, sum).collect();
+        let source = ends.partition_point(|&end| end <= sample);
+        (source, sample - source.checked_sub(1).map_or(0, |before| ends[before]))
     }
 
     /// The chunk of a sample of a source.

@@ -40,17 +40,7 @@ impl Draws {
     pub(crate) fn slots_of(&self, positions: Range<u64>) -> Vec<Range<u64>> {
         match self {
             Self::Mixed(mixed) => mixed.slots_of(positions),
-            _ => self.chunk_window().map_or_else(Vec::new, |window| {
-                if positions.is_empty() {
-                    let slot = if positions.start < window.len() {
-                        window.slot_of(positions.start)
-                    } else {
-                        window.slots()
-                    };
-                    return vec![slot..slot];
-                }
-                vec![window.slot_of(positions.start)..window.slot_of(positions.end - 1) + 1]
-            }),
+            _ => self.chunk_window().map(|window| slots_of(window, &positions)).into_iter().collect(),
         }
     }
 
@@ -149,6 +139,15 @@ impl Draws {
             _ => self.chunk_window().map_or(0, |window| held(window, 1)),
         }
     }
+}
+
+/// The slots of a window that hold the samples at some positions.
+fn slots_of(window: &ChunkWindow, positions: &Range<u64>) -> Range<u64> {
+    let slot = |position: u64| {
+        if position < window.len() { window.slot_of(position) } else { window.slots() }
+    };
+    let first = slot(positions.start);
+    first..if positions.is_empty() { first } else { slot(positions.end - 1) + 1 }
 }
 
 impl Mixed {
