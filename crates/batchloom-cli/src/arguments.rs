@@ -103,7 +103,7 @@ pub(crate) enum Command {
 /// The lengths of samples.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LengthsSource {
-    /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, or - for numbers from standard input
+    /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, a folder of such files, or - for numbers from standard input
     pub(crate) lengths: PathBuf,
     /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, which count by length
     #[arg(long)]

@@ -507,3 +507,35 @@ fn shells_and_man_get_their_files() {
     let manual = folder.said("manual");
     assert!(manual.contains(".TH batchloom 1") && manual.contains("compare"));
 }
+
+#[test]
+fn a_folder_is_its_files_in_natural_order() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("parts")).unwrap();
+    for (name, lengths) in
+        [("part-10.txt", "7\n8\n"), ("part-2.txt", "5\n"), ("_hidden.bin", "x"), ("part-1.txt", "3\n")]
+    {
+        folder.write(&format!("parts/{name}"), lengths);
+    }
+    folder.write("all.txt", "3\n5\n7\n8\n");
+    let plan = |path: &str| folder.run(&format!("plan {path} --rule token-budget:16 --json step 0")).stdout;
+    assert!(!plan("all.txt").is_empty());
+    assert_eq!(plan("parts"), plan("all.txt"));
+    let saved = r#"{"_data_files": [{"filename": "part-10.txt"}, {"filename": "part-1.txt"}]}"#;
+    folder.write("parts/state.json", saved);
+    folder.write("all.txt", "7\n8\n3\n");
+    assert_eq!(plan("parts"), plan("all.txt"));
+    folder.write(
+        "parts/state.json",
+        r#"{"_data_files": [{"filename": "a"}], "_indices_data_files": [{"filename": "i"}]}"#,
+    );
+    let refused = folder.run("lengths parts");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("flatten_indices()"));
+    fs::remove_file(folder.path("parts/state.json")).unwrap();
+    folder.write("parts/dataset_dict.json", "{}");
+    assert!(String::from_utf8_lossy(&folder.run("lengths parts").stderr).contains("several splits"));
+    fs::create_dir(folder.path("empty")).unwrap();
+    assert!(String::from_utf8_lossy(&folder.run("lengths empty").stderr).contains("holds no file"));
+    let inspected = folder.run("inspect --json parts").stderr;
+    assert!(String::from_utf8_lossy(&inspected).contains("several splits"));
+}

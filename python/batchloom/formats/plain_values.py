@@ -2,7 +2,7 @@
 
 Promises:
 
-- A value is what ``as_py`` makes of it. Numbers, texts and lists of numbers are made of the memory of the array, without
+- A value is what ``as_py`` makes of it. Numbers, texts and lists of numbers are made of the array's memory, without
   an object of Arrow for each.
 - No value is made in a call that lets other threads of Python in: a thread that makes samples would wait for them.
 """

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use serde::Serialize;
 
 use crate::output::{Output, count_in_words};
-use crate::read::{FileFormat, Tables, npy_array};
+use crate::read::{FileFormat, Tables, list_files, npy_array};
 
 /// A file and its columns.
 #[derive(Debug, Serialize)]
@@ -30,7 +30,8 @@ struct Column {
 }
 
 pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
-    let inspected = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
+    let files = files.iter().map(|file| list_files(file.as_ref())).collect::<Result<Vec<_>>>()?.concat();
+    let inspected = files.iter().map(|file| inspect(file, tables)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for file in &inspected {
         let count = |count: Option<u64>, thing: &str| match count {

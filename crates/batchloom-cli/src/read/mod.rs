@@ -5,6 +5,7 @@ mod arrow_blocks;
 mod columns;
 #[cfg(feature = "columns")]
 mod files;
+mod folder;
 mod npy;
 mod text;
 
@@ -24,6 +25,7 @@ use crate::progress::Progress;
 
 #[cfg(feature = "columns")]
 pub use files::Files;
+pub(crate) use folder::list_files;
 pub(crate) use npy::{npy_array, write_npy};
 
 /// A table with columns.
@@ -86,13 +88,26 @@ impl FileFormat {
     }
 }
 
-/// Reads the lengths of samples.
+/// Reads the lengths of samples, of all files of a folder.
 ///
 /// # Errors
 /// One that names the file, and the row or the line where there is one.
 pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
     let path = &source.lengths;
     let progress = Progress::new(format!("reading {}", path.display()));
+    let mut lengths = Vec::new();
+    for file in list_files(path)? {
+        lengths.extend(lengths_of(&file, source, tables)?);
+    }
+    drop(progress);
+    if lengths.is_empty() {
+        bail!("{}: there are no lengths; expected at least one", path.display());
+    }
+    Ok(lengths)
+}
+
+/// Reads the lengths of samples in one file.
+fn lengths_of(path: &Path, source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
     let form = FileFormat::of(path)?;
     if source.column.is_some() && matches!(form, FileFormat::Npy | FileFormat::Text) {
         bail!("{} has no columns; expected no --column", path.display());
@@ -103,12 +118,7 @@ pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec
         FileFormat::Text => text::lines(open(path)?, source.count),
         FileFormat::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
     };
-    drop(progress);
-    let lengths = lengths.with_context(|| path.display().to_string())?;
-    if lengths.is_empty() {
-        bail!("{}: there are no lengths; expected at least one", path.display());
-    }
-    Ok(lengths)
+    lengths.with_context(|| path.display().to_string())
 }
 
 /// Reads the lengths of samples, and the sizes that the budgets of rules name, each from a column of the file.
