@@ -472,6 +472,8 @@ class ItemChunks:
     def __new__(
         cls, object: Any, chunk_sizes: Tensor, chunks_open: int | None, memory: int | None, skips: bool
     ) -> ItemChunks: ...
+    @staticmethod
+    def joined(object: Any, parts: list[ItemChunks]) -> ItemChunks: ...
     def counts(self) -> tuple[int, int, int]: ...
     def chunks_open(self) -> int | None: ...
 
@@ -651,6 +653,7 @@ class Tokens:
 
 _Measure = tuple[str, Tensor]
 _Sources = tuple[list[int], list[tuple[int, int, list[tuple[int, str]]]]]
+_Windows = list[tuple[list[int], int] | None]
 
 @final
 class Draws:
@@ -677,10 +680,20 @@ class Draws:
         measure: _Measure | None,
         members: Tensor | None,
         names: list[str] | None,
+        windows: _Windows | None = None,
     ) -> Draws: ...
     def written(
         self,
-    ) -> tuple[int | None, Tensor | None, _Sources | None, str, _Measure | None, Tensor | None, list[str] | None]: ...
+    ) -> tuple[
+        int | None,
+        Tensor | None,
+        _Sources | None,
+        str,
+        _Measure | None,
+        Tensor | None,
+        list[str] | None,
+        _Windows | None,
+    ]: ...
 
 @final
 class Selection:

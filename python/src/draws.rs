@@ -1,6 +1,7 @@
 //! The samples that an epoch draws, from Python and back.
 
-use batchloom::draws::{History, Mix, Weights, WrittenWeights};
+use batchloom::draws::{History, Mix, SourceWindow, Weights, WrittenWeights};
+use batchloom::order::Chunks;
 use batchloom::plan::PlanOptions;
 use pyo3::prelude::*;
 
@@ -25,7 +26,7 @@ type Measure<'py> = (String, PyRef<'py, Tensor>);
 type Sources = (Vec<u64>, Vec<WrittenWeights>);
 
 /// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch,
-/// the measure; the samples in the order of sources, as uint32; and the names of sources.
+/// the measure; the samples in the order of sources, as uint32; the names of sources; and their windows over chunks.
 type Written = (
     Option<u64>,
     Option<Tensor>,
@@ -34,7 +35,11 @@ type Written = (
     Option<(String, Tensor)>,
     Option<Tensor>,
     Option<Vec<String>>,
+    Option<Windows>,
 );
+
+/// The sizes of the chunks of each source, and how many are mixed at a time; `None` for a source without chunks.
+type Windows = Vec<Option<(Vec<u64>, u64)>>;
 
 #[pymethods]
 impl Draws {
@@ -85,6 +90,7 @@ impl Draws {
 
     /// Draws that were written down.
     #[staticmethod]
+    #[pyo3(signature = (num_samples, units, sources, when_exhausted, measure, members, names, windows=None))]
     #[expect(clippy::too_many_arguments, reason = "arguments of one constructor")]
     fn restored(
         py: Python<'_>,
@@ -95,6 +101,7 @@ impl Draws {
         measure: Option<Measure<'_>>,
         members: Option<&Tensor>,
         names: Option<Vec<String>>,
+        windows: Option<Windows>,
     ) -> PyResult<Self> {
         let Some(sources) = sources else {
             let no_units = || DataError::new_err("units are no compact array of int64");
@@ -112,7 +119,8 @@ impl Draws {
             let some: Vec<f64> = counts.iter().map(|&count| f64::from(u8::from(count > 0))).collect();
             let mix = Mix::new(&counts, &some)?.with_history(history)?;
             let mix = names.map_or(Ok(mix.clone()), |names| mix.named(&names))?;
-            members.map_or(Ok(mix.clone()), |members| mix.with_members(members))
+            let mix = members.map_or(Ok(mix.clone()), |members| mix.with_members(members))?;
+            windows.map_or(Ok(mix.clone()), |windows| mix.in_chunks(read_windows(windows)))
         };
         let mix = restored().map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
         Ok(Self { num_samples, weights: None, mix: Some(apply_measure(py, mix, measure)?) })
@@ -122,7 +130,7 @@ impl Draws {
     fn written(&self) -> PyResult<Written> {
         let units = self.weights.as_ref().map(|weights| Tensor::of_indices(weights.units())).transpose()?;
         let Some(mix) = &self.mix else {
-            return Ok((self.num_samples, units, None, "stop", None, None, None));
+            return Ok((self.num_samples, units, None, "stop", None, None, None, None));
         };
         let (exhausted, measure, members) = mix.parts();
         let measure = measure
@@ -137,8 +145,21 @@ impl Draws {
             measure,
             members,
             mix.names().map(<[String]>::to_vec),
+            mix.windows().map(write_windows),
         ))
     }
+}
+
+/// The windows of sources as plain values.
+fn write_windows(windows: &[Option<SourceWindow>]) -> Windows {
+    let write = |window: &SourceWindow| (window.chunks.sizes().collect(), window.open);
+    windows.iter().map(|window| window.as_ref().map(write)).collect()
+}
+
+/// The windows of sources that were written down.
+fn read_windows(windows: Windows) -> Vec<Option<SourceWindow>> {
+    let read = |(sizes, open): (Vec<u64>, u64)| SourceWindow { chunks: Chunks::new(sizes), open };
+    windows.into_iter().map(|window| window.map(read)).collect()
 }
 
 /// Sources that take turns by a measure, if there is one.

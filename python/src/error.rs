@@ -1,5 +1,6 @@
 //! The engine's errors as Python exceptions, one class for each kind. The classes are written in Python.
 
+use batchloom::dataset::FailedPart;
 use batchloom::error::ReadError;
 use batchloom::{Error, Kind};
 use pyo3::prelude::*;
@@ -25,11 +26,19 @@ pub(crate) use class::{
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
-    if let Some(cause) = error.reading().and_then(ReadError::cause)
-        && let Some(exception) = cause.get().downcast_ref::<PyErr>()
-    {
+    let failed = error.reading().and_then(ReadError::cause).map(|cause| cause.get());
+    if let Some(exception) = failed.and_then(|cause| cause.downcast_ref::<PyErr>()) {
         // An error of the user's function or its process, which names the sample.
         return Python::attach(|py| exception.clone_ref(py));
+    }
+    let part = failed.and_then(|cause| cause.downcast_ref::<FailedPart>());
+    if let Some((part, exception)) = part.and_then(|part| Some((part, part.cause.downcast_ref::<PyErr>()?))) {
+        return Python::attach(|py| {
+            let text = format!("dataset {}: {}", part.dataset, exception.value(py));
+            let named = SampleError::new_err((text, error.sample()));
+            named.set_cause(py, Some(exception.clone_ref(py)));
+            named
+        });
     }
     let message = error.to_string();
     match error.kind() {

@@ -15,6 +15,7 @@ mod block_masks;
 mod budgets;
 mod chunk_reader;
 mod chunk_window;
+mod chunked_mixtures;
 mod chunked_tensors;
 mod chunks;
 mod conversions;

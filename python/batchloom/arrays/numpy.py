@@ -42,8 +42,9 @@ def owns(array: Any) -> bool:
 
 def is_masked(array: Any) -> bool:
     """Return whether an array has masked elements. An import of ``numpy.ma`` takes several milliseconds."""
-    masked = sys.modules.get("numpy.ma")
-    return masked is not None and isinstance(array, masked.MaskedArray)
+    # Another thread may import it right now: there is no masked array before it is done.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(array, masked)
 
 
 def borrow(array: Any, label: str) -> _native.Tensor:

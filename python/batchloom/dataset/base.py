@@ -207,7 +207,9 @@ def refresh(dataset: Kind) -> Kind:
 
 def join_datasets(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
     """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
-    dataset: Dataset[Any] = samples_of(datasets[0]).join(datasets, source=source)
+    held = [samples_of(each) for each in datasets if isinstance(each, Dataset)]
+    first = next((each for each in held if each.is_in_chunks), held[0])
+    dataset: Dataset[Any] = first.join(datasets, source=source)
     return dataset
 
 

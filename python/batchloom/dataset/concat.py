@@ -274,13 +274,19 @@ def _with_source(sample: Any, source: int) -> Any:
     return (*sample, source) if isinstance(sample, tuple | list) else (sample, source)
 
 
-def require_same(datasets: Sequence[Dataset[Any]]) -> None:
-    """Refuse datasets of several kinds."""
+def require_datasets(datasets: Sequence[Any]) -> None:
+    """Refuse anything but datasets, and no dataset."""
     if not datasets:
         raise ArgumentError("there are no datasets; expected at least one")
     for number, each in enumerate(datasets):
         if not isinstance(each, Dataset):
             raise ArgumentError(f"dataset {number} is a {type(each).__name__}; expected a dataset of batchloom")
+
+
+def require_same(datasets: Sequence[Dataset[Any]]) -> None:
+    """Refuse datasets of several kinds."""
+    require_datasets(datasets)
+    for number, each in enumerate(datasets):
         kinds = [type(each.datasets[0] if isinstance(each, ConcatDataset) else each) for each in (datasets[0], each)]
         if kinds[0] is not kinds[1]:
             raise ArgumentError(

@@ -10,7 +10,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, choice, integer, out_of_range, text, weight
 from batchloom.dataset.base import Dataset, join_datasets, samples_of
-from batchloom.dataset.concat import require_same
+from batchloom.dataset.concat import require_datasets
 from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts
 
@@ -30,6 +30,9 @@ class Mixture:
     and so do ranks and resume. Batches hold ``source``, the number of the source of each sample (int64), after the
     fields (last in tuples). Samples are numbered as in ``mixture.dataset``, which holds the samples of all sources, one
     source after the other.
+
+    Sources that are read a chunk at a time have a window over their own chunks each, and a new order of chunks for each
+    pass. The bytes that ``memory=`` allows to the sources add up to what an iteration may hold.
 
     A batch may hold samples of several sources, so it is formed on the CPU, and then copied to a device.
 
@@ -71,7 +74,7 @@ class Mixture:
         choice("by", by, BY)
         choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         datasets = tuple(sources.values())
-        require_same(datasets)
+        require_datasets(datasets)
         dataset, counts = join_datasets(datasets, source=True), [len(each) for each in datasets]
         changes, shares = _changes(schedule, names), None
         if changes and changes[0][0] == 0:
@@ -197,6 +200,11 @@ class MixedSamples:
                 raise ArgumentError('by is "tokens", and samples have no sizes; expected by="samples"')
             return sizes
         if counts is None and labels is not None:
+            held = samples_of(self.dataset)
+            sizes = held.sizes() if held.location.is_on_demand else None
+            if sizes is not None:
+                # What is read on demand has a label for each token but the last.
+                return numpy.maximum(sizes, 1) - 1
             counts = self.dataset.count_labels(labels, next_tokens=True)
         if counts is None:
             raise ArgumentError(

@@ -154,6 +154,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         unit: The word for what is selected.
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
         batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
+        is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
     """
 
     selection: _native.Selection | None = None
@@ -164,6 +165,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     is_bare: bool = False
     has_next_tokens: bool = False
     is_formed_without_torch: bool = False
+    is_in_chunks: ClassVar[bool] = False
 
     def __len__(self) -> int:
         """Return the number of samples."""

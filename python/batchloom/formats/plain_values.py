@@ -41,7 +41,7 @@ class ArrowValues:
 
 
 class Texts:
-    """Texts of which none is null.
+    """Texts without nulls.
 
     Args:
         offsets: The byte at which each text begins, and the end of the last one.
@@ -57,7 +57,7 @@ class Texts:
 
 
 class Numbers:
-    """Numbers of which none is null.
+    """Numbers without nulls.
 
     Args:
         numbers: The numbers.
@@ -72,7 +72,7 @@ class Numbers:
 
 
 class NumberLists:
-    """Lists of numbers, of which neither a list nor a number is null.
+    """Lists of numbers, without nulls in place of a list or of a number.
 
     Args:
         offsets: The number at which each list begins, and the end of the last one.

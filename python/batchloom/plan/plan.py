@@ -359,7 +359,7 @@ class Plan:
 
         and, of samples that are read chunk by chunk,
 
-        - ``chunks_open``, the number of chunks that are open at a time;
+        - ``chunks_open``, the number of chunks that are open at a time, over all sources of a mixture;
         - ``chunks_read``, the number of chunks that all ranks together read: a chunk counts for each rank that needs
           it, and again for each part that a rank takes after the number of ranks has changed;
         - ``pairs_of_one_chunk``, the share of the pairs of samples in a batch that are of one chunk: about

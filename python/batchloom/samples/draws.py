@@ -54,7 +54,7 @@ def describe_draws(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
     """Return the weights of samples in proportion, the number of draws and the class of each sample, where known."""
     if draws is None:
         return None, None, None
-    number, units, sources, _, _, members, _ = draws.written()
+    number, units, sources, _, _, members, _, _ = draws.written()
     weights = None if units is None else numpy.from_dlpack(units)
     if members is None or sources is None:
         return weights, number, None
@@ -97,17 +97,17 @@ def pickle_draws(draws: _native.Draws | None) -> tuple[Any, ...] | None:
     """Return what :func:`restore_draws` takes, for a pickle."""
     if draws is None:
         return None
-    number, units, sources, exhausted, measure, members, names = draws.written()
+    number, units, sources, exhausted, measure, members, names, windows = draws.written()
     by = None if measure is None else (measure[0], numpy.from_dlpack(measure[1]))
     arrays = [None if array is None else numpy.from_dlpack(array) for array in (units, members)]
-    return number, arrays[0], sources, exhausted, by, arrays[1], names
+    return number, arrays[0], sources, exhausted, by, arrays[1], names, *([] if windows is None else [windows])
 
 
 def restore_draws(pickled: tuple[Any, ...] | None) -> _native.Draws | None:
     """Return draws from what :func:`pickle_draws` returned."""
     if pickled is None:
         return None
-    number, units, sources, exhausted, measure, members, names = pickled
+    number, units, sources, exhausted, measure, members, names, *windows = pickled
     borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
     by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
-    return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names)
+    return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names, *windows)

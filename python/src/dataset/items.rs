@@ -62,6 +62,15 @@ impl ItemChunks {
         Ok(Self(Arc::new(items)))
     }
 
+    /// The chunks of several datasets, one dataset after the other, read by `object`.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
+    fn joined(object: Py<PyAny>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts: Vec<&batchloom::dataset::ItemChunks> = parts.iter().map(|part| &*part.0).collect();
+        let joined = batchloom::dataset::ItemChunks::join(&parts, PythonItems(object));
+        joined.map(|items| Self(Arc::new(items))).map_err(|error| raise(&error))
+    }
+
     /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.
     fn counts(&self) -> (u64, u64, u64) {
         let counts = self.0.counts();

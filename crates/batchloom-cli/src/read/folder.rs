@@ -1,7 +1,7 @@
 //! Folders of files: the files of samples in the order in which `batchloom.open` reads them.
 //!
 //! Promise: files are in natural order, so that `shard-2` is before `shard-10`; the files of a folder that `datasets` has
-//! saved are in the order of its own list.
+//! saved are in the order of the list in its state.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::FileFormat;
 
-/// The files that `datasets` writes into a folder: the list of data files, and what stands for several splits.
+/// The files that `datasets` writes into a folder: a list of data files, and a list of splits.
 const STATE: &str = "state.json";
 const SPLITS: &str = "dataset_dict.json";
 /// What the list names the files of an index, now and in early versions.
@@ -21,8 +21,7 @@ const INDICES: [&str; 2] = ["_indices_data_files", "_indices_files"];
 /// The files that a path stands for: those of a folder, or the path itself.
 ///
 /// # Errors
-/// The folder cannot be read or holds no file of a known kind; a file in it is of no known kind; or it shows rows of its
-/// files by an index.
+/// The folder cannot be read, holds no file, or a file of no known kind; or it shows rows of files by an index.
 pub(crate) fn list_files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -65,6 +65,36 @@ impl Form for SourceNumber {
     }
 }
 
+/// The number of the dataset that each sample is of, where the samples of one dataset follow those of another: int64.
+#[derive(Debug)]
+pub(crate) struct SourceOfSample {
+    /// The number of samples in each dataset and in all before it.
+    pub(crate) ends: Arc<[u64]>,
+}
+
+impl Form for SourceOfSample {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count]
+    }
+
+    fn row_padding(&self) -> Vec<u8> {
+        FILLER.to_ne_bytes().to_vec()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let source = |member: usize| {
+            let sample = members.samples[member];
+            self.ends.partition_point(|&end| end <= sample) as i64
+        };
+        write(range.map(source), target);
+        Ok(())
+    }
+}
+
 impl Form for Weight {
     fn dtype(&self) -> DType {
         DType::F32

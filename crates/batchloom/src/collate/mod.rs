@@ -55,7 +55,7 @@ pub use held::{ChunkField, HeldRows};
 pub(crate) use held::{HeldChunk, HeldMembers};
 pub(crate) use held_forms::{HeldLists, HeldStack};
 pub(crate) use in_rows::InRows;
-pub(crate) use index::{FILLER, Lengths, SampleIndex, SourceNumber, Weight};
+pub(crate) use index::{FILLER, Lengths, SampleIndex, SourceNumber, SourceOfSample, Weight};
 pub(crate) use index_offset::IndexOffset;
 pub(crate) use labels::{IGNORED, Labels, SampleTokens, is_integer};
 pub(crate) use loss::{LossDenominator, LossWeight};

@@ -274,6 +274,16 @@ causes! {
         )]
         OnDemand { dataset: usize } is Argument,
         #[error(
+            "the datasets cannot be put together: the samples of dataset {dataset} are in no chunks that the engine \
+             reads; expected datasets that are all read a chunk at a time"
+        )]
+        NotInChunks { dataset: usize } is Argument,
+        #[error(
+            "the datasets cannot be put together: dataset 0 and dataset {dataset} differ in {what}; expected the same \
+             of both"
+        )]
+        Facts { dataset: usize, what: &'static str } is Argument,
+        #[error(
             "the datasets cannot be put together: dataset {dataset} says the sources of its samples; expected the \
              datasets that it holds"
         )]

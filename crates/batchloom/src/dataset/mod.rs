@@ -39,10 +39,10 @@ pub(crate) use located::Located;
 pub(crate) use map::Banned;
 pub(crate) use map::{BatchRead, InChunks};
 pub use map::{
-    ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FilledPart, Held, HeldLayout, HeldRows,
-    ItemChunks, ItemSource, KeptItems, MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart,
-    ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng, SampleStructure, Skipped, Source,
-    SourceError, Stop, sample_key,
+    ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FailedPart, FilledPart, Held,
+    HeldLayout, HeldRows, ItemChunks, ItemSource, KeptItems, MapDataset, MapDatasetBuilder, Objects, OnError,
+    ReadClock, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng, SampleStructure,
+    Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};
 use selected::Selected;
@@ -191,7 +191,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if there are no datasets, if their fields differ in name, type or
-    /// shape, or if samples are made on demand: one [`Source`] may read all of them.
+    /// shape, or if samples are made on demand, but for [chunks](MapDataset::in_chunks): one [`Source`] may read all of them.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
         Self::join(parts, false)
     }
@@ -206,8 +206,11 @@ impl Dataset {
     }
 
     fn join(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
-        let parts = parts.into_iter().map(|part| part.0).collect();
-        Ok(Self(Arc::new(Concatenated::new(parts, says_source)?)))
+        let parts: Vec<Arc<dyn Kind>> = parts.into_iter().map(|part| part.0).collect();
+        Ok(match parts.iter().any(|part| part.in_chunks().is_some()) {
+            true => Self(Arc::new(MapDataset::join(&parts, says_source)?)),
+            false => Self(Arc::new(Concatenated::new(parts, says_source)?)),
+        })
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range

@@ -28,6 +28,12 @@ causes! {
         EmptySource { name: String, what: String } is Argument,
         #[error("there are {found} names for {sources} sources; expected one for each")]
         NameCount { found: usize, sources: usize } is Argument of "names",
+        #[error("there are {found} windows over chunks for {sources} sources; expected one for each")]
+        WindowCount { found: usize, sources: usize } is Argument of "chunks",
+        #[error("the {chunks} chunks of source {name} hold {found} samples, and the source has {samples}; expected all of them")]
+        SourceChunks { name: String, found: u64, chunks: u64, samples: u64 } is Argument of "chunks",
+        #[error("chunks_open of source {name} is 0; expected at least 1")]
+        NothingOpen { name: String } is Argument of "chunks_open",
         #[error("{found} samples have classes; expected 1 to {limit}")]
         Classes { found: usize, limit: u32 } is Argument of "balanced_by",
         #[error("there are {found} numbers of {by} for {samples} samples; expected one for each, and fewer than 2^32")]

@@ -23,17 +23,26 @@ const PARTS: u32 = 20;
 
 /// The draws of an epoch, once they are listed.
 #[derive(Debug, Default)]
-pub(super) struct Measured(OnceLock<Vec<u32>>);
+pub(super) struct Measured(OnceLock<Listed>);
+
+/// The listed draws of an epoch.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// The samples, in order.
+    pub(super) samples: Vec<u32>,
+    /// The number of draws of each source in earlier epochs.
+    pub(super) first: Vec<u64>,
+}
 
 impl Measured {
-    /// The samples that an epoch draws, in order.
-    pub(super) fn samples_of_epoch(&self, mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> &[u32] {
-        self.0.get_or_init(|| list_samples(mix, seed, epoch, shuffled))
+    /// The samples that an epoch draws, of the passes over each source.
+    pub(super) fn draws_of_epoch(&self, mix: &Mix, streams: &[Stream], epoch: u64) -> &Listed {
+        self.0.get_or_init(|| list_draws(mix, streams, epoch))
     }
 }
 
-fn list_samples(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
-    let Some(sizes) = mix.sizes() else { return Vec::new() };
+fn list_draws(mix: &Mix, streams: &[Stream], epoch: u64) -> Listed {
+    let Some(sizes) = mix.sizes() else { return Listed::default() };
     let total = |source: usize| -> u128 {
         (0..mix.count(source)).map(|number| u128::from(size(mix, sizes, source, number))).sum()
     };
@@ -45,14 +54,18 @@ fn list_samples(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
         limiting: 0,
         base: vec![0; mix.len()],
         epochs: 0,
-        cursors: (0..mix.len())
-            .map(|source| Cursor::new(source, mix.stream(source, seed, shuffled)))
+        cursors: streams
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(source, stream)| Cursor::new(source, stream))
             .collect(),
         ends: Vec::new(),
+        first: vec![0; mix.len()],
         listed: Vec::new(),
     };
     mix.history().walk(epoch, &mut run);
-    run.listed
+    Listed { samples: run.listed, first: run.first }
 }
 
 /// The size of a sample of a source in parts of a unit, and one more, so that empty samples have distinct times.
@@ -76,6 +89,8 @@ struct Run<'a> {
     cursors: Vec<Cursor>,
     /// The place of each source at which the epoch under way ends, once some of it is listed.
     ends: Vec<u128>,
+    /// The number of draws of each source before the epoch under way.
+    first: Vec<u64>,
     listed: Vec<u32>,
 }
 
@@ -139,6 +154,7 @@ impl Run<'_> {
             cursor.begin = begin;
             cursor.seek(self.mix, self.sizes, begin, total);
         }
+        self.first = self.cursors.iter().map(|cursor| cursor.place).collect();
     }
 
     /// Counts epochs from this one on.

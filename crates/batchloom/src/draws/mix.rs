@@ -11,9 +11,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::DrawsCause;
 use super::history::{History, Schedule};
+use super::source_window::{Passes, SourceWindow};
 use super::stream::Stream;
 use crate::named::named;
 use crate::{Result, memory};
+
+/// The most bytes for each chunk that the orders of a source take.
+const ORDER_BYTES: usize = 48;
 
 /// The end of an epoch of several sources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -74,9 +78,11 @@ pub struct Mix {
     members: Option<Arc<[u32]>>,
     /// The names of the sources, if they have some.
     names: Option<Arc<[String]>>,
+    /// The window of each source that is read chunk by chunk, if some are.
+    windows: Option<Arc<[Option<SourceWindow>]>>,
 }
 
-crate::brief::debug_in_brief!(Mix, [history, exhausted, names], [before, measure, members]);
+crate::brief::debug_in_brief!(Mix, [history, exhausted, names], [before, measure, members, windows]);
 
 impl Mix {
     /// Sources with `counts` samples, and their weights.
@@ -101,6 +107,7 @@ impl Mix {
             measure: None,
             members: None,
             names: None,
+            windows: None,
         };
         mix.require("samples", |source| mix.count(source) > 0)?;
         Ok(mix)
@@ -196,6 +203,49 @@ impl Mix {
             true => Ok(Self { names: Some(names.into()), ..self }),
             false => Err(DrawsCause::NameCount { found: names.len(), sources: self.len() }.into()),
         }
+    }
+
+    /// Reads sources chunk by chunk, each in a window over its own chunks; `None` for a source with samples that can be
+    /// read one by one, which is shuffled whole. Chunks are numbered source by source.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one window for each source, if no chunk is open, or if
+    /// chunks do not hold the samples of their source; [`Kind::Memory`](crate::Kind::Memory).
+    pub fn in_chunks(self, windows: Vec<Option<SourceWindow>>) -> Result<Self> {
+        if windows.len() != self.len() {
+            return Err(DrawsCause::WindowCount { found: windows.len(), sources: self.len() }.into());
+        }
+        for (source, window) in windows.iter().enumerate() {
+            let Some(SourceWindow { chunks, open }) = window else { continue };
+            let (found, samples) = (chunks.samples(), self.count(source));
+            if found != samples {
+                let (name, chunks) = (self.name(source), chunks.len());
+                return Err(DrawsCause::SourceChunks { name, found, chunks, samples }.into());
+            }
+            if *open == 0 {
+                return Err(DrawsCause::NothingOpen { name: self.name(source) }.into());
+            }
+            memory::require(index(chunks.len()).saturating_mul(ORDER_BYTES))?;
+        }
+        let is_read = windows.iter().any(Option::is_some);
+        Ok(Self { windows: is_read.then(|| windows.into()), ..self })
+    }
+
+    /// The window of each source that is read chunk by chunk, if some are.
+    pub fn windows(&self) -> Option<&[Option<SourceWindow>]> {
+        self.windows.as_deref()
+    }
+
+    /// Returns true if a source is read chunk by chunk.
+    pub(crate) fn is_in_chunks(&self) -> bool {
+        self.windows.is_some()
+    }
+
+    /// The chunk that holds a sample, numbered source by source, if it is read with one.
+    pub(crate) fn chunk_of(&self, sample: u64) -> Option<u64> {
+        let (windows, (source, number)) = (self.windows.as_ref()?, self.origin(sample)?);
+        let before: u64 = windows[..source].iter().flatten().map(|window| window.chunks.len()).sum();
+        Some(before + windows[source].as_ref()?.chunks.chunk_of(number))
     }
 
     /// Refuses epochs of more draws than can be listed, where these are listed.
@@ -337,6 +387,11 @@ impl Mix {
         self.measure.is_some()
     }
 
+    /// Returns true if an epoch has every sample of each source once.
+    pub(crate) fn draws_every_sample_once(&self) -> bool {
+        self.exhausted == Exhausted::Renormalise
+    }
+
     /// The number of samples of a source.
     pub(super) fn count(&self, source: usize) -> u64 {
         self.before[source + 1] - self.before[source]
@@ -346,9 +401,14 @@ impl Mix {
         self.exhausted
     }
 
-    /// The passes over the samples of a source.
-    pub(super) fn stream(&self, source: usize, seed: u64, shuffled: bool) -> Stream {
-        Stream { samples: self.count(source), seed, source: source as u64, shuffled }
+    /// The passes over the samples of each source.
+    pub(super) fn streams(&self, seed: u64, shuffled: bool) -> Vec<Stream> {
+        let stream = |source: usize| {
+            let (window, number) = (self.windows.as_ref().and_then(|it| it[source].clone()), source as u64);
+            let passes = window.map(|window| Arc::new(Passes::new(window, seed, number, shuffled)));
+            Stream { samples: self.count(source), seed, source: number, shuffled, passes }
+        };
+        (0..self.len()).map(stream).collect()
     }
 
     /// The sample of a plan that is `number` in its source.
@@ -383,9 +443,10 @@ impl Serialize for Mix {
         let measure = self.measure.as_ref().map(|(by, sizes)| (by, digest(sizes)));
         let sources = format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.before)));
         let parts = (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest));
-        match &self.names {
-            None => parts.serialize(serializer),
-            Some(names) => (parts, &**names).serialize(serializer),
+        match (self.names.as_deref(), self.windows.as_deref()) {
+            (None, None) => parts.serialize(serializer),
+            (Some(names), None) => (parts, names).serialize(serializer),
+            (names, Some(windows)) => (parts, names, windows).serialize(serializer),
         }
     }
 }

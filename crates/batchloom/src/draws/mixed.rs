@@ -1,6 +1,8 @@
 //! `Mixed`: the draws of one epoch of several sources.
 
-use super::measured::Measured;
+use std::sync::OnceLock;
+
+use super::measured::{Listed, Measured};
 use super::mix::Mix;
 use super::stream::Stream;
 use super::stretch::{Stretch, stretches};
@@ -8,12 +10,19 @@ use super::stretch::{Stretch, stretches};
 /// The draws of one epoch of a mix.
 #[derive(Debug)]
 pub(crate) struct Mixed {
-    mix: Mix,
-    seed: u64,
+    pub(super) mix: Mix,
     epoch: u64,
-    shuffled: bool,
+    /// The passes over each source.
+    pub(super) streams: Vec<Stream>,
     arrangement: Arrangement,
+    /// The draws of each source before every so many positions, where turns have no formula.
+    counted: OnceLock<Vec<u64>>,
+    /// The number of slots of all sources in this epoch, once it was counted.
+    pub(super) all_slots: OnceLock<u64>,
 }
+
+/// The number of positions between two at which the draws of sources are counted.
+const COUNTED: u64 = 1024;
 
 #[derive(Debug)]
 enum Arrangement {
@@ -30,14 +39,15 @@ impl Mixed {
             true => Arrangement::Measured(Measured::default()),
             false => Arrangement::Turns(stretches(&mix, num_samples, epoch, shuffled.then_some(seed))),
         };
-        Self { mix, seed, epoch, shuffled, arrangement }
+        let streams = mix.streams(seed, shuffled);
+        Self { mix, epoch, streams, arrangement, counted: OnceLock::new(), all_slots: OnceLock::new() }
     }
 
     /// The number of draws.
     pub(super) fn len(&self) -> u64 {
         match &self.arrangement {
             Arrangement::Turns(stretches) => stretches.last().map_or(0, Stretch::end),
-            Arrangement::Measured(measured) => self.list_samples(measured).len() as u64,
+            Arrangement::Measured(measured) => self.list(measured).samples.len() as u64,
         }
     }
 
@@ -55,7 +65,7 @@ impl Mixed {
                 }
             }
             Arrangement::Measured(measured) => {
-                let listed = &self.list_samples(measured)[index(start)..];
+                let listed = &self.list(measured).samples[index(start)..];
                 out.iter_mut().zip(listed).for_each(|(sample, &number)| *sample = u64::from(number));
             }
         }
@@ -68,26 +78,106 @@ impl Mixed {
                 let Some((source, number)) = self.mix.origin(sample) else { return Vec::new() };
                 let drawn = |stretch: &Stretch| {
                     let first = stretch.first[source];
-                    let drawn = self.stream(source).find(number, first, stretch.turns.of(source));
+                    let drawn = self.streams[source].find(number, first, stretch.turns.of(source));
                     let place = |turn| stretch.start + stretch.turns.place(source, turn);
                     drawn.map(place).collect::<Vec<u64>>()
                 };
                 stretches.iter().flat_map(drawn).collect()
             }
             Arrangement::Measured(measured) => {
-                let listed = self.list_samples(measured).iter().enumerate();
+                let listed = self.list(measured).samples.iter().enumerate();
                 let same = listed.filter(|&(_, &other)| u64::from(other) == sample);
                 same.map(|(place, _)| place as u64).collect()
             }
         }
     }
 
-    fn stream(&self, source: usize) -> Stream {
-        self.mix.stream(source, self.seed, self.shuffled)
+    fn list<'a>(&self, measured: &'a Measured) -> &'a Listed {
+        measured.draws_of_epoch(&self.mix, &self.streams, self.epoch)
     }
 
-    fn list_samples<'a>(&self, measured: &'a Measured) -> &'a [u32] {
-        measured.samples_of_epoch(&self.mix, self.seed, self.epoch, self.shuffled)
+    /// The number of draws of each source in earlier epochs.
+    pub(super) fn draws_before_epoch(&self) -> Vec<u64> {
+        match &self.arrangement {
+            Arrangement::Turns(stretches) => {
+                stretches.first().map_or_else(|| vec![0; self.streams.len()], |stretch| stretch.first.clone())
+            }
+            Arrangement::Measured(measured) => self.list(measured).first.clone(),
+        }
+    }
+
+    /// The number of draws of each source in this epoch before a position.
+    pub(super) fn draws_before(&self, position: u64) -> Vec<u64> {
+        match &self.arrangement {
+            Arrangement::Turns(stretches) => {
+                let next = stretches.partition_point(|stretch| stretch.start <= position);
+                let Some(stretch) = next.checked_sub(1).map(|last| &stretches[last]) else {
+                    return vec![0; self.streams.len()];
+                };
+                let within = (position - stretch.start).min(stretch.turns.len());
+                let counts = stretch.turns.counts_at(within).into_iter();
+                let before = stretch.first.iter().zip(&stretches[0].first);
+                counts.zip(before).map(|(own, (first, epoch))| own + first.wrapping_sub(*epoch)).collect()
+            }
+            Arrangement::Measured(measured) => {
+                let listed = &self.list(measured).samples;
+                let (sources, counted) = (self.streams.len(), self.count_draws(listed));
+                let from = (position / COUNTED).min((listed.len() as u64) / COUNTED);
+                let mut counts = counted[index(from) * sources..][..sources].to_vec();
+                let end = index(position).min(listed.len());
+                for source in listed[index(from * COUNTED)..end].iter().filter_map(|&it| self.source(it)) {
+                    counts[source] += 1;
+                }
+                counts
+            }
+        }
+    }
+
+    /// The position of a draw of a source in this epoch; the number of positions if there are fewer draws.
+    pub(super) fn position_of(&self, source: usize, draw: u64) -> u64 {
+        match &self.arrangement {
+            Arrangement::Turns(stretches) => {
+                let epoch = stretches.first().map_or(0, |stretch| stretch.first[source]);
+                let before = |stretch: &Stretch| stretch.first[source].wrapping_sub(epoch);
+                let holds = |stretch: &&Stretch| draw < before(stretch) + stretch.turns.of(source);
+                let place = |stretch: &Stretch| {
+                    stretch.start + stretch.turns.place(source, draw.saturating_sub(before(stretch)))
+                };
+                stretches.iter().find(holds).map_or_else(|| self.len(), place)
+            }
+            Arrangement::Measured(measured) => {
+                let listed = &self.list(measured).samples;
+                let (sources, counted) = (self.streams.len(), self.count_draws(listed));
+                let (mut low, mut high) = (0, counted.len() / sources.max(1));
+                while high - low > 1 {
+                    let middle = low.midpoint(high);
+                    if counted[middle * sources + source] <= draw { low = middle } else { high = middle }
+                }
+                let start = (low * index(COUNTED)).min(listed.len());
+                let left = draw - counted.get(low * sources + source).copied().unwrap_or(0);
+                let own =
+                    listed[start..].iter().enumerate().filter(|(_, it)| self.source(**it) == Some(source));
+                own.map(|(place, _)| (start + place) as u64).nth(index(left)).unwrap_or(listed.len() as u64)
+            }
+        }
+    }
+
+    /// The draws of each source before every so many positions of an epoch that is listed.
+    fn count_draws(&self, listed: &[u32]) -> &[u64] {
+        self.counted.get_or_init(|| {
+            let mut counts = vec![0; self.streams.len()];
+            let mut counted = counts.clone();
+            for samples in listed.chunks(index(COUNTED)) {
+                samples.iter().filter_map(|&it| self.source(it)).for_each(|source| counts[source] += 1);
+                counted.extend_from_slice(&counts);
+            }
+            counted
+        })
+    }
+
+    /// The source of a sample.
+    fn source(&self, sample: u32) -> Option<usize> {
+        self.mix.origin(u64::from(sample)).map(|(source, _)| source)
     }
 
     fn fill_turns(&self, stretch: &Stretch, start: u64, out: &mut [u64]) {
@@ -100,7 +190,7 @@ impl Mixed {
             samples.push(0);
         }
         for (source, (first, samples)) in drawn.iter_mut().enumerate() {
-            self.stream(source).fill(stretch.first[source], *first, samples);
+            self.streams[source].fill(stretch.first[source], *first, samples);
         }
         for (sample, (source, turn)) in out.iter_mut().zip(taken) {
             let (first, samples) = &drawn[source];

@@ -8,6 +8,7 @@
 //! - The positions of a sample can be asked for as well.
 //! - But for mixtures by tokens or labels, which list the draws of an epoch once, nothing grows with their number.
 
+mod chunk_slots;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod draws;
 mod error;
@@ -16,6 +17,7 @@ mod measured;
 mod mix;
 mod mixed;
 mod per_class;
+mod source_window;
 mod stream;
 mod stretch;
 mod turns;
@@ -23,11 +25,13 @@ mod weighted;
 mod weights;
 mod wheel;
 
+pub(crate) use chunk_slots::OpenedChunk;
 pub(crate) use draws::Draws;
 pub use history::{History, WrittenWeights};
 pub use mix::{Exhausted, Mix};
 pub(crate) use mixed::Mixed;
 pub(crate) use per_class::PerClass;
+pub use source_window::SourceWindow;
 pub(crate) use stream::Stream;
 pub(crate) use weighted::Weighted;
 pub use weights::Weights;

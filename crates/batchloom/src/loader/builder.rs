@@ -14,9 +14,9 @@ use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Loss, Rule};
 use crate::collate::{Channels, DocumentMask, FieldConversion, PadSide, Scalar, Slot};
 use crate::cores::cores;
+use crate::dataset::Dataset;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::error::MaskCause;
-use crate::dataset::{Dataset, InChunks};
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;
@@ -373,8 +373,11 @@ impl LoaderBuilder {
         self.check_slots()?;
         self.check_mask()?;
         self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
-        if let Some(InChunks { chunks, open, .. }) = self.dataset.kind().in_chunks() {
-            self.plan = self.plan.chunks(chunks.clone()).chunks_open(*open);
+        if let Some(in_chunks) = self.dataset.kind().in_chunks() {
+            self.plan = self.plan.read_in_chunks(
+                |passes_meet| in_chunks.parts(passes_meet),
+                || (in_chunks.chunks.clone(), in_chunks.open),
+            )?;
         }
         let options = self.plan.clone();
         (self.plan, self.collate.rows) =

@@ -138,7 +138,7 @@ impl Demand {
     /// block that needs them.
     pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64) -> Vec<u64> {
         let Ok(Some(next)) = lock(&self.early).next_chunks(plan, rank, step) else { return Vec::new() };
-        self.reader.note_chunks(self.iteration, next.slot, &next.chunks);
+        self.reader.note_chunks(self.iteration, next.time, &next.chunks);
         next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
     }
 

@@ -14,9 +14,9 @@ use super::queue::PREFETCH;
 use super::read_ahead::ReadAhead;
 use super::workers::Workers;
 use crate::batching::Labels;
-use crate::dataset::Dataset;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::kind::ContentRequest;
+use crate::dataset::{Dataset, InChunks};
 use crate::plan::PlanBuilder;
 use crate::plan::error::PlanCause;
 use crate::run::{Progress, Run};
@@ -128,7 +128,7 @@ impl Epochs {
         let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
         let needed = plan.chunks_at_once(blocks).unwrap_or(0);
         // Each thread may hold a chunk that is read early, beside those that batches need, if memory holds as many.
-        let capacity = self.dataset.kind().in_chunks().and_then(|in_chunks| in_chunks.capacity);
+        let capacity = self.dataset.kind().in_chunks().and_then(InChunks::capacity);
         let early = capacity.map_or(u64::MAX, |held| held.saturating_sub(needed)).min(self.threads as u64);
         let most = usize::try_from(needed.saturating_add(early)).unwrap_or(usize::MAX);
         let iteration = reader.begin_iteration(most);

@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
+use crate::plan::SlotsAhead;
 use crate::{Plan, Result};
 
 /// The chunks that an iteration has asked for so far.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    /// The number of slots of the window after those of a batch, of which chunks are read early.
+    /// The number of slots of each window after those of a batch, of which chunks are read early.
     slots: u64,
-    /// The slots of which all chunks were asked for.
-    asked: Range<u64>,
+    /// The slots of each window of which all chunks were asked for.
+    asked: Vec<Range<u64>>,
 }
 
 impl ReadAhead {
     /// Reads chunks `slots` slots early.
     pub(super) fn new(slots: u64) -> Self {
-        Self { slots, asked: 0..0 }
+        Self { slots, asked: Vec::new() }
     }
 
     /// The chunks that batches of `rank` from `step` on need next, and that were not asked for yet. `None` if there are no
@@ -28,21 +29,28 @@ impl ReadAhead {
         if step >= plan.steps_of(rank) {
             return Ok(None);
         }
-        let Some(slots) = plan.slots_ahead(step, rank, self.slots)? else { return Ok(None) };
-        // A part of the epoch that begins elsewhere shares no slot with the part before.
-        let follows = self.asked.contains(&slots.start);
-        let from = if follows { self.asked.end.min(slots.end) } else { slots.start };
-        let (slot, chunks) = (slots.start, plan.chunks_opened_by(from..slots.end, follows));
-        self.asked = slots;
-        Ok(Some(NextChunks { slot, chunks }))
+        let Some(SlotsAhead { time, windows }) = plan.slots_ahead(step, rank, self.slots)? else {
+            return Ok(None);
+        };
+        let mut opened = Vec::new();
+        for (window, slots) in windows.iter().enumerate() {
+            // A part of the epoch that begins elsewhere shares no slot with the part before.
+            let asked = self.asked.get(window).filter(|asked| asked.contains(&slots.start));
+            let from = asked.map_or(slots.start, |asked| asked.end.min(slots.end));
+            opened.extend(plan.chunks_opened_by(window, from..slots.end, asked.is_some()));
+        }
+        // Sources of a mixture open theirs side by side.
+        opened.sort_by_key(|opened| opened.first);
+        self.asked = windows;
+        Ok(Some(NextChunks { time, chunks: opened.iter().map(|it| (it.chunk, it.last)).collect() }))
     }
 }
 
 /// The chunks that batches need next.
 #[derive(Debug)]
 pub(super) struct NextChunks {
-    /// The first slot of the window that the next batch needs.
-    pub(super) slot: u64,
-    /// The chunks, each with the last slot that needs it.
+    /// The time at which the next batch begins.
+    pub(super) time: u64,
+    /// The chunks, each with the time at which it was needed last.
     pub(super) chunks: Vec<(u64, u64)>,
 }

@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::chunks::{Chunks, index};
 use super::{Key, Permutation, Purpose, RunEpoch};
 
+/// The number of chunks that are open at a time where it is not given.
+pub(crate) const CHUNKS_OPEN: u64 = 16;
+
 /// The part of a slot from which on [`ChunkWindow::fill`] lists the whole slot: an eighth.
 const LISTED_PART: u64 = 8;
 

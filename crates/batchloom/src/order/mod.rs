@@ -13,6 +13,7 @@ mod permutation;
 mod shards;
 mod shuffle;
 
+pub(crate) use chunk_window::CHUNKS_OPEN;
 pub use chunk_window::ChunkWindow;
 pub use chunks::Chunks;
 pub use key::{Key, Purpose, RunEpoch, SampleRng, VERSION};

@@ -6,12 +6,12 @@ use super::epoch::Epoch;
 use super::error::PlanCause;
 use super::options::option_setters;
 use super::pool::length;
-use super::recipe::{CHUNKS_OPEN, Recipe};
+use super::recipe::Recipe;
 use super::{Plan, PlanOptions, conflicts};
 use crate::batching::error::BatchingCause;
 use crate::batching::{Budgeted, Cost, CostModel, FixedSize, Keys, Labels, Rule, SampleLabels, Sizes};
-use crate::draws::{Mix, Weights};
-use crate::order::{Chunks, LIMIT, Shuffle};
+use crate::draws::{Mix, SourceWindow, Weights};
+use crate::order::{CHUNKS_OPEN, Chunks, LIMIT, Shuffle};
 use crate::ranks::{BalanceWithin, MOST_RANKS};
 use crate::{Error, Result, memory};
 
@@ -95,6 +95,34 @@ impl PlanBuilder {
             // Each sample has the keys of the one before it.
             source.iter().zip(source.iter().skip(keys.columns())).any(|(key, next)| key != next)
         })
+    }
+
+    /// Reads samples chunk by chunk: each source of a mixture in a window over its own chunks, where these are known, and
+    /// otherwise all samples in one. `parts` has the chunks of each source, and how many of them are open, given whether
+    /// two passes over a source may meet; `whole` has them for all samples.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if the chunks of a source do not hold its samples.
+    pub(crate) fn read_in_chunks(
+        self,
+        parts: impl FnOnce(bool) -> Option<Vec<(Chunks, u64)>>,
+        whole: impl FnOnce() -> (Chunks, Option<u64>),
+    ) -> Result<Self> {
+        let PlanOptions { mix, num_samples, .. } = &self.options;
+        let mix = mix.clone().filter(|mix| !mix.is_balanced());
+        let parts =
+            mix.as_ref().and_then(|mix| parts(num_samples.is_some() || !mix.draws_every_sample_once()));
+        match mix.zip(parts) {
+            Some((mix, parts)) => {
+                let window = |(chunks, open)| Some(SourceWindow { chunks, open });
+                let mix = mix.in_chunks(parts.into_iter().map(window).collect())?;
+                Ok(self.mix(mix))
+            }
+            None => {
+                let (chunks, open) = whole();
+                Ok(self.chunks(chunks).chunks_open(open))
+            }
+        }
     }
 
     /// Replaces the number of samples.
@@ -351,7 +379,11 @@ fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
         }
         Some(sizes) => {
             // With chunks, a pool holds fewer than twice as many.
-            let most = if recipe.is_in_chunks() { recipe.in_pool.saturating_mul(2) } else { recipe.in_pool };
+            let most = if recipe.pools_end_with_chunks() {
+                recipe.in_pool.saturating_mul(2)
+            } else {
+                recipe.in_pool
+            };
             let sizes = recipe.sizes_for_rule().unwrap_or(sizes);
             recipe.options.rule.check(sizes, recipe.budgeted.as_ref(), most.min(draws))
         }

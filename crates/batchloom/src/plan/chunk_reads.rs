@@ -7,20 +7,34 @@ use std::ops::Range;
 
 use super::Plan;
 use crate::Result;
+use crate::draws::OpenedChunk;
+
+/// The slots that the batch at a step needs, and those after them that later batches need.
+#[derive(Debug)]
+pub(crate) struct SlotsAhead {
+    /// The time at which the batch begins.
+    pub(crate) time: u64,
+    /// The slots of each window.
+    pub(crate) windows: Vec<Range<u64>>,
+}
 
 impl Plan {
     /// The step before which the batches that `rank` takes from `step` on need no chunk that the first of them does not
-    /// need. `None` if samples are not read chunk by chunk.
+    /// need, or in a mixture the next sample of a source. `None` if samples are not read chunk by chunk.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
     /// is no such step.
     pub(crate) fn end_of_chunks(&self, step: u64, rank: u32) -> Result<Option<u64>> {
-        let Some(window) = self.epoch.draws.chunk_window() else { return Ok(None) };
+        if !self.epoch.draws.is_in_chunks() {
+            return Ok(None);
+        }
         let run = self.batch(step, rank)?..self.deal().run(step, rank).end;
         let first = self.epoch.positions(run.start).filter(|positions| !positions.is_empty());
         let Some(first) = first.filter(|_| self.epoch.is_consecutive()) else { return Ok(Some(step + 1)) };
-        let end = window.positions(window.slot_of(first.end - 1)).end;
+        let mut slots = self.epoch.draws.slots_of(first);
+        slots.iter_mut().for_each(|slots| slots.end = slots.end.max(slots.start + 1));
+        let end = self.epoch.draws.end_of_slots(&slots);
         let fits = |batch: u64| self.epoch.positions(batch).is_some_and(|positions| positions.end <= end);
         let (mut last, mut beyond) = (run.start, run.end.max(run.start + 1));
         while beyond - last > 1 {
@@ -30,27 +44,35 @@ impl Plan {
         Ok(Some(step + (beyond - run.start)))
     }
 
-    /// The slots of the window that the batch of `rank` at `step` needs, and at most `more` after them that its next
-    /// batches need. `None` if samples are not read chunk by chunk.
+    /// The slots of each window that the batch of `rank` at `step` needs, and at most `more` after them, of all windows
+    /// together, that its next batches need. `None` if samples are not read chunk by chunk.
     ///
     /// # Errors
     /// As [`end_of_chunks`](Self::end_of_chunks).
-    pub(crate) fn slots_ahead(&self, step: u64, rank: u32, more: u64) -> Result<Option<Range<u64>>> {
-        let Some(window) = self.epoch.draws.chunk_window() else { return Ok(None) };
+    pub(crate) fn slots_ahead(&self, step: u64, rank: u32, more: u64) -> Result<Option<SlotsAhead>> {
+        let draws = &self.epoch.draws;
+        if !draws.is_in_chunks() {
+            return Ok(None);
+        }
         let batch = self.batch(step, rank)?;
         let last = self.deal().run(step, rank).end.max(batch + 1) - 1;
         let (own, all) = (self.epoch.positions_read(batch, batch), self.epoch.positions_read(batch, last));
         if own.is_empty() {
             return Ok(None);
         }
-        let (first, end) = (window.slot_of(own.start), window.slot_of(own.end - 1) + 1);
-        let most = window.slot_of(all.end.max(own.end) - 1) + 1;
-        Ok(Some(first..end.saturating_add(more).min(most)))
+        let mut windows = draws.slots_of(own.clone());
+        draws.add_slots(&mut windows, more, all.end.max(own.end));
+        Ok(Some(SlotsAhead { time: draws.clock(own.start), windows }))
     }
 
-    /// The chunks that `slots` open, each with the last slot that needs it, in the order in which slots need them: with
-    /// those that are open already, unless the slots `follow` slots that were looked at.
-    pub(crate) fn chunks_opened_by(&self, slots: Range<u64>, follow: bool) -> Vec<(u64, u64)> {
-        self.epoch.draws.chunk_window().map_or_else(Vec::new, |window| window.chunks_opened_by(slots, follow))
+    /// The chunks that `slots` of a window open, in the order in which slots need them: with those that are open already,
+    /// unless the slots `follow` slots that were looked at.
+    pub(crate) fn chunks_opened_by(
+        &self,
+        window: usize,
+        slots: Range<u64>,
+        follow: bool,
+    ) -> Vec<OpenedChunk> {
+        self.epoch.draws.chunks_opened_by(window, slots, follow)
     }
 }

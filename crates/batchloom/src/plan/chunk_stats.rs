@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Plan;
 use super::epoch::Epoch;
 use super::pool::length;
-use crate::order::{ChunkWindow, Chunks};
+use crate::order::ChunkWindow;
 
 /// The most batches to look at for pairs, if samples all count the same, and the most samples of each.
 const MOST_BATCHES: u64 = 1024;
@@ -18,11 +18,11 @@ const MOST_MATES: u64 = 64;
 #[non_exhaustive]
 pub struct ChunkStats {
     /// The number of chunks that are open at a time: 1 if nothing is shuffled, and all chunks if there are fewer than
-    /// may be open.
+    /// may be open. Over all sources of a mixture.
     pub chunks_open: u64,
     /// The number of chunks that all ranks together read. A chunk counts for each rank that needs it, and again for
-    /// each part of an epoch that a rank takes after the number of ranks has changed. Chunks without samples are not
-    /// read.
+    /// each part of an epoch that a rank takes after the number of ranks has changed; of a source of a mixture, again
+    /// for each pass. Chunks without samples are not read.
     pub chunks_read: u64,
     /// The share of the pairs of samples in a batch that are of one chunk: about `1 / chunks_open` in large chunks. All
     /// pairs of the epoch count where sizes decide; otherwise of 64 neighbours in each of 1024 batches. `None` if
@@ -33,19 +33,17 @@ pub struct ChunkStats {
 impl Plan {
     /// The costs of reading chunks, if samples are read chunk by chunk.
     pub(super) fn chunk_stats(&self) -> Option<ChunkStats> {
-        let window = self.epoch.draws.chunk_window()?;
-        Some(ChunkStats {
-            chunks_open: window.open(),
-            chunks_read: (0..self.world_size).map(|rank| self.count_chunks(window, rank)).sum(),
-            pairs_of_one_chunk: self.epoch.pairs_of_one_chunk(window.chunks()),
+        self.epoch.draws.is_in_chunks().then(|| ChunkStats {
+            chunks_open: self.epoch.draws.chunks_open(),
+            chunks_read: (0..self.world_size).map(|rank| self.count_chunks(rank)).sum(),
+            pairs_of_one_chunk: self.epoch.pairs_of_one_chunk(),
         })
     }
 
     /// The most chunks that `blocks` consecutive blocks of batches need at a time, each a batch or several that need no
-    /// further chunk; `None` if samples are not read chunk by chunk. One pass over the slots of the window.
+    /// further chunk; `None` if samples are not read chunk by chunk. One pass over the slots of each window.
     pub(crate) fn chunks_at_once(&self, blocks: u64) -> Option<u64> {
-        let window = self.epoch.draws.chunk_window()?;
-        let slots = match self.epoch.uniform() {
+        let slots = |window: &ChunkWindow| match self.epoch.uniform() {
             // A block that begins in the last slot of the block before adds the other slots of its first batch.
             Some(batch_size) => {
                 let more = window.most_slots(batch_size) - 1;
@@ -54,19 +52,21 @@ impl Plan {
             // Sizes decide inside of pools, which hold fewer than twice as many samples: two of them.
             None => window.most_slots(self.epoch.recipe.in_pool.saturating_mul(4)),
         };
-        Some((window.open() - 1).saturating_add(slots).min(window.chunks().len()).max(1))
+        self.epoch.draws.is_in_chunks().then(|| self.epoch.draws.most_chunks(slots))
     }
 
     /// The number of chunks that a rank reads.
-    fn count_chunks(&self, window: &ChunkWindow, rank: u32) -> u64 {
+    fn count_chunks(&self, rank: u32) -> u64 {
+        let draws = &self.epoch.draws;
         let (mut open, mut read) = (HashSet::new(), 0);
         for batches in self.deal().batches_of(rank) {
             let positions = self.epoch.positions_read(batches.start, batches.end - 1);
             if positions.is_empty() {
                 continue;
             }
-            let slots = window.slot_of(positions.start)..window.slot_of(positions.end - 1) + 1;
-            let chunks = window.chunks_of_slots(slots);
+            let windows = draws.slots_of(positions).into_iter().enumerate();
+            let chunks: Vec<u64> =
+                windows.flat_map(|(window, slots)| draws.chunks_of_slots(window, slots)).collect();
             // Chunks that these batches share with those before stay open.
             read += chunks.iter().filter(|chunk| !open.contains(*chunk)).count() as u64;
             open = chunks.into_iter().collect();
@@ -77,12 +77,13 @@ impl Plan {
 
 impl Epoch {
     /// The share of the pairs of samples in a batch that are of one chunk. `None` if there is no pair.
-    fn pairs_of_one_chunk(&self, chunks: &Chunks) -> Option<f64> {
+    fn pairs_of_one_chunk(&self) -> Option<f64> {
         let (mut pairs, mut same) = (0, 0);
         let mut count = |samples: &[u64]| {
-            let mut held: Vec<u64> = samples.iter().map(|&sample| chunks.chunk_of(sample)).collect();
+            let mut held: Vec<u64> =
+                samples.iter().filter_map(|&sample| self.recipe.chunk_of(sample)).collect();
             held.sort_unstable();
-            pairs += count_pairs(held.len());
+            pairs += count_pairs(samples.len());
             same +=
                 held.chunk_by(|one, other| one == other).map(|chunk| count_pairs(chunk.len())).sum::<u128>();
         };

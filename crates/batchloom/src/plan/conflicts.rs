@@ -43,7 +43,7 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
     (balance, listed, "the list is the order of batches; leave it out"),
     (largest_first, listed, "the list is the order of batches; leave it out"),
     (shards, chunks, "chunks are the shards of data that is read; leave it out"),
-    (chunks, drawn, "each chunk is read once in an epoch; expected every sample once"),
+    (stored_chunks, drawn, "each chunk is read once in an epoch; expected every sample once"),
     (runs, chunks, "batches mix samples of several chunks; expected to shuffle samples, or nothing"),
     (listed, chunks, "the list says which samples share a batch; expected another rule"),
     (
@@ -135,6 +135,11 @@ fn shards(options: &PlanOptions) -> Option<&'static str> {
 }
 
 fn chunks(options: &PlanOptions) -> Option<&'static str> {
+    stored_chunks(options).or_else(|| options.mix.as_ref().is_some_and(Mix::is_in_chunks).then_some("chunks"))
+}
+
+/// Chunks of all samples, and not of the sources of a mixture.
+fn stored_chunks(options: &PlanOptions) -> Option<&'static str> {
     options.chunks.is_some().then_some("chunks")
 }
 

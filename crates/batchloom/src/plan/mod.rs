@@ -41,6 +41,7 @@ mod update;
 pub use bans::{Ban, Banned};
 pub use budget_stats::{BudgetFill, BudgetStats};
 pub use builder::PlanBuilder;
+pub(crate) use chunk_reads::SlotsAhead;
 pub use chunk_stats::ChunkStats;
 pub use options::PlanOptions;
 pub use parts::Parts;

@@ -94,7 +94,9 @@ pub struct PlanOptions {
     /// of samples of the dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_samples: Option<u64>,
-    /// Draws samples from several sources by weight, each in separate passes. Default: one source.
+    /// Draws samples from several sources by weight, each in separate passes. Sources that are read chunk by chunk have a
+    /// window over their own chunks ([`Mix::in_chunks`]), and ranks then take parts of an epoch, as with
+    /// [`chunks`](Self::chunks). Default: one source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
     /// Draws samples with replacement, in proportion to their weights, instead of every sample once. An epoch draws as

@@ -465,14 +465,14 @@ impl Plan {
 
     pub(super) fn deal(&self) -> &Deal {
         self.deal.get_or_init(|| {
-            let PlanOptions { drop_last, uneven, chunks, .. } = &self.recipe().options;
+            let PlanOptions { drop_last, uneven, .. } = &self.recipe().options;
             let batches = match self.recipe().is_homogeneous() {
                 // Steps of one key leave batches out, or hold some again.
                 true if self.epoch.pools() == 0 => 0,
                 true => self.pool(0).len(),
                 false => self.epoch.batches(),
             };
-            match chunks.is_some() {
+            match self.recipe().is_in_chunks() {
                 true => Deal::in_parts(batches, &self.past, self.world_size, *drop_last, *uneven),
                 false => Deal::new(first(&self.past), batches, self.world_size, *drop_last, *uneven),
             }

@@ -52,7 +52,7 @@ impl Epoch {
 
     /// The most samples in a pool of the rule.
     fn count_pool_samples(&self) -> u64 {
-        let most = if self.recipe.is_in_chunks() { 2 } else { 1 };
+        let most = if self.recipe.pools_end_with_chunks() { 2 } else { 1 };
         self.recipe.in_pool.saturating_mul(most).min(self.count_kept())
     }
 

@@ -7,10 +7,7 @@ use super::bans::Bans;
 use super::{PlanOptions, conflicts};
 use crate::batching::{Budgeted, Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
-use crate::order::{self, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
-
-/// The number of chunks that are open at a time where it is not given.
-pub(super) const CHUNKS_OPEN: u64 = 16;
+use crate::order::{self, CHUNKS_OPEN, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 
 /// The number of pools that are balanced together, the number of ranks for which there are as many again, and the most
 /// samples of such pools.
@@ -131,7 +128,7 @@ impl Recipe {
             return Draws::Weighted(Weighted::new(weights.clone(), draws, seed, epoch));
         }
         if let Some(len) = num_samples {
-            let stream = Stream { samples, seed, source: 0, shuffled };
+            let stream = Stream { samples, seed, source: 0, shuffled, passes: None };
             return Draws::Passes { stream, first: epoch.wrapping_mul(len), len };
         }
         if let Some(chunks) = self.options.chunks.clone() {
@@ -159,7 +156,22 @@ impl Recipe {
 
     /// Returns true if samples are read chunk by chunk.
     pub(super) fn is_in_chunks(&self) -> bool {
+        self.options.chunks.is_some() || self.options.mix.as_ref().is_some_and(Mix::is_in_chunks)
+    }
+
+    /// Returns true if a pool ends where a slot of the window over chunks does. The windows of several sources have no
+    /// common slots.
+    pub(super) fn pools_end_with_chunks(&self) -> bool {
         self.options.chunks.is_some()
+    }
+
+    /// The chunk that holds a sample, numbered over all sources, if it is read with one.
+    pub(super) fn chunk_of(&self, sample: u64) -> Option<u64> {
+        match (&self.options.chunks, &self.options.mix) {
+            (Some(chunks), _) => Some(chunks.chunk_of(sample)),
+            (None, Some(mix)) => mix.chunk_of(sample),
+            (None, None) => None,
+        }
     }
 
     /// Returns true if samples of one key share a batch.

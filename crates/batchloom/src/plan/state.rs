@@ -210,6 +210,12 @@ impl Plan {
                           until the epoch ends";
             return Err(PlanCause::conflict("largest_first", "other weights", reason).into());
         }
+        let had_parts = |&(world_size, steps): &(u32, u64)| world_size > 1 && steps > 0;
+        if self.recipe().is_in_chunks() && self.past.iter().any(had_parts) {
+            let reason = "ranks took parts of the epoch, which has another length by other weights; expected the \
+                          weights of before until the epoch ends";
+            return Err(PlanCause::conflict("chunks", "other weights", reason).into());
+        }
         let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
         let mix = Some(mix.replace_from(place, other));
         let recipe = self.recipe().with_options(|options| options.mix = mix);

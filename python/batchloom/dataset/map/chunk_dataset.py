@@ -10,70 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, choice
-from batchloom.dataset.base import Dataset
-from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
+from batchloom.dataset.map.chunk_samples import ChunkedDataset, ChunkSamples
+from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.map_dataset import ON_ERROR
-from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
+from batchloom.dataset.map.on_demand import ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.dataset.object_field import ObjectField
-from batchloom.dataset.samples import Memory, Recipe, override
 from batchloom.dataset.tables import read_field
 from batchloom.dataset.variable import Variable
 from batchloom.errors import ArgumentError, DataError, DTypeError, SampleError, many
 from batchloom.samples.chunks import check_chunks
-from batchloom.samples.sizes import Sizes
-
-if TYPE_CHECKING:
-    from batchloom.collate.fields import Fields
 
 Array = numpy.ndarray[Any, Any]
-
-
-class ChunkedDataset(Dataset[Any]):
-    """Samples that are read a chunk at a time, whoever reads them."""
-
-    _samples: ChunkSamples
-
-    @property
-    def chunks(self) -> Array:
-        """The number of samples in each chunk."""
-        return self._samples.source.sizes
-
-    @property
-    def lengths(self) -> Sizes | None:
-        """The size of each sample; ``None`` if all count the same."""
-        return self._samples.sizes()
-
-    @property
-    def columns(self) -> tuple[str | int, ...] | None:
-        """The fields that are as long as the size of their sample; ``None`` for all with at least one dimension."""
-        return self._samples.options.columns
-
-    @property
-    def chunks_open(self) -> int:
-        """The number of chunks whose samples are mixed at a time."""
-        return self._samples.chunks_open
-
-    @property
-    def memory(self) -> int | None:
-        """The bytes of memory for chunks; ``None`` for as many as batches need."""
-        return self._samples.window.memory
-
-    @property
-    def on_error(self) -> str:
-        """``"raise"`` or ``"skip"``."""
-        return self._samples.options.on_error
-
-    @property
-    def counts(self) -> ChunkCounts:
-        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
-        return ChunkCounts(*self._samples.engine().chunk_counts())
 
 
 @answer_unknown_keywords
@@ -138,7 +92,9 @@ class ChunkDataset(ChunkedDataset):
     @property
     def read(self) -> Callable[[int], Any]:
         """The function that returns the samples of a chunk."""
-        return self._samples.source.read
+        source = self._samples.source
+        assert isinstance(source, ChunkSource)
+        return source.read
 
     def __repr__(self) -> str:
         return f"ChunkDataset({many(len(self.chunks), 'chunk')}; {many(len(self), 'sample')})"
@@ -285,67 +241,3 @@ class ChunkReader:
         by_name = {str(key): field for key, field in found.fields.items()}
         ordered = [by_name[name] for name in structure.names]
         return structure, [field.sequences if isinstance(field, Variable) else field.tensor for field in ordered]
-
-
-class ChunkSamples(OnDemandSamples[ChunkSource]):
-    """Samples that are read a chunk at a time.
-
-    Attributes:
-        window: The size of the window over chunks, as it was given.
-    """
-
-    def __init__(
-        self,
-        source: ChunkSource,
-        lengths: Any = None,
-        options: ReadOptions | None = None,
-        window: WindowSize | None = None,
-    ) -> None:
-        if not len(source):
-            raise DataError("sizes hold no sample; expected at least one sample in a chunk")
-        super().__init__(source, lengths, options)
-        self.window = window_size(None, None) if window is None else window
-        # Chunks that are held serve all loaders.
-        self._whole = self._make_chunk_engine()
-
-    @property
-    def chunks_open(self) -> int:
-        """The number of chunks whose samples are mixed at a time."""
-        found = self._whole.chunks_open()
-        assert found is not None, "the window has a size"
-        return found
-
-    @override
-    def recipe(self) -> Recipe:
-        return ChunkSamples, (self.source, self.own_sizes, self.options, self.window)
-
-    @override
-    def engine(self) -> _native.Dataset:
-        return self._whole if self.selection is None else self._whole.select(self.selection)
-
-    @override
-    def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
-        if fields.whole is not None:
-            raise ArgumentError(
-                "collate is a function of whole batches, and samples are read in chunks; expected slots of single "
-                "fields, as in fields={'x': bl.Field(slot=...)}, or a function that read() calls for a whole chunk"
-            )
-        if fields.slot_functions:
-            name = next(iter(fields.slot_functions))
-            raise ArgumentError(
-                f"fields has a function for the slot of {name}, and samples are read in chunks; expected bl.Pad, "
-                "bl.Crop or bl.Resize, or a function that read() calls for a whole chunk"
-            )
-        return self.engine(), None
-
-    @override
-    def late_schema(self, columns: Any, nesting: str) -> Any:
-        self._reader.structures.add(self.source.structures.of_text(nesting))
-        return super().late_schema(columns, nesting)
-
-    def _make_chunk_engine(self) -> _native.Dataset:
-        lengths = None if self.own_sizes is None else self.own_sizes.borrow()
-        fields = None if self.options.columns is None else self._variable
-        sizes = _native.borrow(self.source.sizes, "sizes")
-        skips = self.options.on_error == "skip"
-        return self.source.engine(sizes, lengths, fields, skips, *self.window)

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.map.chunk_dataset import ChunkedDataset, ChunkSamples, ChunkSource
+from batchloom.dataset.map.chunk_dataset import ChunkSource
+from batchloom.dataset.map.chunk_samples import ChunkedDataset, ChunkSamples
 from batchloom.dataset.map.chunk_window import WindowSize
 from batchloom.dataset.map.on_demand import ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error

@@ -41,6 +41,48 @@ def are_in_chunks(items: Any) -> bool:
     return callable(getattr(items, "read_chunk", None)) and hasattr(items, "chunks")
 
 
+class JoinedChunkItems:
+    """The items of several datasets, each with the number of its dataset.
+
+    Args:
+        parts: The items of each dataset, in chunks.
+    """
+
+    def __init__(self, parts: Sequence[ItemChunks]) -> None:
+        self._parts = list(parts)
+        self.chunks: list[int] = [int(size) for part in parts for size in part.sizes]
+        self._ends = list(accumulate(len(part.sizes) for part in parts))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JoinedChunkItems, (self._parts,)
+
+    def read_chunk(self, chunk: int) -> JoinedItemsOfChunk:
+        """Return the items of a chunk."""
+        source = bisect_right(self._ends, chunk)
+        own = chunk - (self._ends[source - 1] if source else 0)
+        return JoinedItemsOfChunk(source, self._parts[source].items.read_chunk(own))
+
+
+class JoinedItemsOfChunk:
+    """The items of a chunk, each with the number of its dataset."""
+
+    def __init__(self, source: int, items: Any) -> None:
+        self._source, self._items = source, items
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
+
+    def __getitem__(self, row: int) -> tuple[int, Any]:
+        """Return the number of the dataset, and an item."""
+        return self._source, self._items[row]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the items; 0 where these are not known."""
+        return int(getattr(self._items, "nbytes", 0))
+
+
 class HeldItems:
     """The items of a chunk, as long as the engine holds it."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import batchloom._native as _native
+import numpy
 from batchloom.arguments import answer_unknown_keywords, caller, choice
 from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
-from batchloom.dataset.map.item_chunks import ItemChunks, are_in_chunks
+from batchloom.dataset.map.item_chunks import ItemChunks, JoinedChunkItems, are_in_chunks
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
@@ -201,6 +203,9 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         window: The size of the window over chunks of items; ``None`` if items have no chunks.
     """
 
+    # The datasets, where items in chunks were put together.
+    _parts: list[Dataset[Any]] | None = None
+
     def __init__(self, source: ItemSource, sizes: Any, options: ReadOptions, window: WindowSize | None = None) -> None:
         super().__init__(source, sizes, options)
         self.window = window
@@ -210,6 +215,21 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             sizes = _native.borrow(source.items.sizes, "chunks")
             self._item_chunks = _native.ItemChunks(source.items, sizes, *window, options.on_error == "skip")
 
+    @classmethod
+    def of_joined_chunks(
+        cls, source: ItemSource, sizes: Any, options: ReadOptions, datasets: Sequence[Dataset[Any]]
+    ) -> ItemSamples:
+        """Return samples of the items of several datasets, all in chunks."""
+        parts = [held for held in map(samples_of, datasets) if isinstance(held, ItemSamples)]
+        memory = [None if part.window is None else part.window.memory for part in parts]
+        samples = cls(source, sizes, options)
+        samples.window = WindowSize(None, None if None in memory else sum(filter(None, memory)))
+        samples._parts = list(datasets)
+        samples._item_chunks = _native.ItemChunks.joined(
+            source.items, [part.item_chunks for part in parts if part.item_chunks is not None]
+        )
+        return samples
+
     @property
     def item_chunks(self) -> _native.ItemChunks | None:
         """The chunks of items, which all loaders share; ``None`` if items have no chunks."""
@@ -217,7 +237,8 @@ class ItemSamples(OnDemandSamples[ItemSource]):
 
     @override
     def recipe(self) -> Recipe:
-        return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options, self.window)
+        window = self.window if self._parts is None else self._parts
+        return _rebuild, (self.source.items, self.source.fn, self.own_sizes, self.options, window)
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:
@@ -229,7 +250,8 @@ class ItemSamples(OnDemandSamples[ItemSource]):
     def with_extras(self, extras: Extras) -> Samples:
         held, fn = self, self.source.fn
         if SOURCE in extras.left_out and isinstance(fn, JoinedFunction):
-            held = ItemSamples(ItemSource(self.source.items, fn.without_source()), self.own_sizes, self.options)
+            recipe = (self.source.items, fn.without_source(), self.own_sizes, self.options)
+            held = _rebuild(*recipe, self.window if self._parts is None else self._parts)
             held = held if self.selection is None else held.select(self.selection)
         return super(ItemSamples, held).with_extras(extras)
 
@@ -239,10 +261,11 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         require_same(datasets)
         parts = [held for held in map(samples_of, datasets) if isinstance(held, ItemSamples)]
         options = self.options
-        if any(part.window is not None for part in parts):
+        in_chunks = [part.window is not None for part in parts]
+        if any(in_chunks) and not all(in_chunks):
             raise ArgumentError(
-                "items in chunks are not put together; expected one object with all chunks, as bl.open of several "
-                "files is"
+                f"the items of dataset {in_chunks.index(True)} are read a chunk at a time, and those of dataset "
+                f"{in_chunks.index(False)} one by one; expected the same of all"
             )
         for number, part in enumerate(parts):
             for name in ("workers", "on_error", "columns"):
@@ -254,6 +277,8 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             if (part.own_sizes is None) != (self.own_sizes is None):
                 raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
         sources = [part.source for part in parts]
+        if all(in_chunks):
+            return _join_in_chunks(datasets, parts, options, source)
         sizes = [named for part in parts if (named := part.named_sizes()) is not None]
         return MapDataset(
             JoinedItems([(part.source.items, part.list_selected()) for part in parts]),
@@ -315,5 +340,32 @@ def _window_of(items: Any, chunks_open: int | None, memory: int | str | None, wo
     return None
 
 
-def _rebuild(items: Any, fn: Any, sizes: Any, options: ReadOptions, window: WindowSize | None = None) -> ItemSamples:
+def _join_in_chunks(
+    datasets: Sequence[Dataset[Any]], parts: Sequence[ItemSamples], options: ReadOptions, says_source: bool
+) -> MapDataset:
+    """Return the dataset of the items of several datasets, all in chunks: of all items, or of those selected."""
+    function = JoinedFunction([(part.source.fn, part.source.takes_rng) for part in parts], says_source)
+    items = ItemChunks(JoinedChunkItems([part.source.items for part in parts]))
+    sizes = [part.own_sizes for part in parts if part.own_sizes is not None]
+    joined = ItemSamples.of_joined_chunks(
+        ItemSource(items, function), NamedSizes.join(sizes) if sizes else None, options, datasets
+    )
+    dataset: MapDataset = MapDataset.__new__(MapDataset)
+    dataset._samples = joined
+    if all(part.selection is None for part in parts):
+        return dataset
+    starts = [0, *accumulate(part.whole_len() for part in parts)]
+    own = [numpy.arange(part.whole_len()) if (it := part.list_selected()) is None else it for part in parts]
+    return dataset.select(numpy.concatenate([start + each for start, each in zip(starts, own, strict=False)]))
+
+
+def _rebuild(
+    items: Any,
+    fn: Any,
+    sizes: Any,
+    options: ReadOptions,
+    window: WindowSize | list[Dataset[Any]] | None = None,
+) -> ItemSamples:
+    if isinstance(window, list):
+        return ItemSamples.of_joined_chunks(ItemSource(items, fn), sizes, options, window)
     return ItemSamples(ItemSource(items, fn), sizes, options, window)

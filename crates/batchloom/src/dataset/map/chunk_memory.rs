@@ -10,6 +10,11 @@ pub(super) struct ChunkMemory {
 }
 
 impl ChunkMemory {
+    /// The memory for the chunks of two datasets together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), largest: self.largest.max(other.largest) }
+    }
+
     /// The number of chunks that it holds.
     pub(super) fn chunks(self) -> u64 {
         self.bytes / self.largest

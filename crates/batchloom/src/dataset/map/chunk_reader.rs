@@ -134,12 +134,12 @@ impl HeldChunk for ChunkSamples {
 
 /// A reader of samples that reads whole chunks.
 pub(super) struct ChunkReader {
-    source: Box<dyn ChunkSource>,
+    source: Arc<dyn ChunkSource>,
     held: HeldChunks<ChunkSamples>,
 }
 
 impl ChunkReader {
-    pub(super) fn new(source: Box<dyn ChunkSource>, chunks: Chunks) -> Self {
+    pub(super) fn new(source: Arc<dyn ChunkSource>, chunks: Chunks) -> Self {
         Self { source, held: HeldChunks::new(chunks) }
     }
 

@@ -1,12 +1,15 @@
 //! `InChunks`: the chunks that samples are read in, as a plan has to know them, and how many of them are mixed.
+//!
+//! Datasets that were put together keep their windows: a mixture reads each of them in an order of its own chunks.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::chunk_memory::ChunkMemory;
 use super::error::MapCause;
 use crate::Result;
 use crate::dataset::Selection;
-use crate::order::Chunks;
+use crate::order::{CHUNKS_OPEN, Chunks};
 
 /// The chunks that samples are read in.
 #[derive(Debug, Clone)]
@@ -14,11 +17,74 @@ pub(crate) struct InChunks {
     pub(crate) chunks: Chunks,
     /// The number of chunks that are mixed at a time; `None` for the default of plans.
     pub(crate) open: Option<u64>,
-    /// The number of chunks that the memory for them holds, if it has a limit.
-    pub(crate) capacity: Option<u64>,
+    /// The memory for chunks, if it has a limit.
+    pub(super) memory: Option<ChunkMemory>,
+    /// The datasets that were put together, if several were.
+    pub(super) parts: Option<Arc<[PartInChunks]>>,
+}
+
+/// The chunks of one of several datasets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartInChunks {
+    /// The number of its chunks, after the chunks of the dataset before it.
+    pub(super) chunks: u64,
+    pub(super) open: Option<u64>,
+    pub(super) memory: Option<ChunkMemory>,
 }
 
 impl InChunks {
+    /// Chunks in memory without a limit; `open` of them are mixed at a time.
+    pub(super) fn new(chunks: Chunks, open: Option<u64>) -> Self {
+        Self { chunks, open, memory: None, parts: None }
+    }
+
+    /// The chunks of several datasets, one dataset after the other. Their memory is the sum, if each has a limit. This
+    /// memory decides the number of chunks to mix; without a limit, it is the largest number of a dataset.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if the memory holds fewer than [`LEAST_CHUNKS`] of the largest chunks.
+    pub(super) fn join(each: &[&Self]) -> Result<Self> {
+        let part = |it: &&Self| PartInChunks { chunks: it.chunks.len(), open: it.open, memory: it.memory };
+        let parts: Vec<PartInChunks> = each.iter().map(part).collect();
+        let chunks = Chunks::new(each.iter().flat_map(|it| it.chunks.sizes()));
+        let memory = parts.iter().map(|part| part.memory).collect::<Option<Vec<_>>>();
+        let memory = memory.and_then(|each| each.into_iter().reduce(ChunkMemory::and));
+        let open = match memory {
+            Some(memory) => {
+                let refused = MapCause::ChunkMemory { bytes: memory.bytes, largest: memory.largest };
+                Some(memory.chunks_open(chunks.len()).ok_or(refused)?)
+            }
+            None => each.iter().map(|it| it.open.unwrap_or(CHUNKS_OPEN)).max(),
+        };
+        Ok(Self { chunks, open, memory, parts: Some(parts.into()) })
+    }
+
+    /// The bytes of memory for chunks, if it has a limit, and of the largest chunk.
+    pub(super) fn memory(&self) -> Option<(u64, u64)> {
+        self.memory.map(|memory| (memory.bytes, memory.largest))
+    }
+
+    /// The number of chunks that the memory for them holds, if it has a limit.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        match &self.parts {
+            None => self.memory.map(ChunkMemory::chunks),
+            Some(parts) => parts.iter().map(|part| Some(part.memory?.chunks())).sum(),
+        }
+    }
+
+    /// The chunks of each dataset, and the number of chunks to mix at a time, for draws from each by itself. Where two
+    /// passes over a dataset may meet in a batch, memory has to hold the chunks of both. `None` for a single dataset.
+    pub(crate) fn parts(&self, passes_meet: bool) -> Option<Vec<(Chunks, u64)>> {
+        let mut sizes = self.chunks.sizes();
+        let part = |part: &PartInChunks| {
+            let own: Vec<u64> = sizes.by_ref().take(index(part.chunks)).collect();
+            let open = part.open.unwrap_or(CHUNKS_OPEN);
+            let limited = part.memory.filter(|memory| passes_meet && memory.chunks() < part.chunks);
+            (Chunks::new(own), limited.map_or(open, |_| (open / 2).max(1)))
+        };
+        Some(self.parts.as_ref()?.iter().map(part).collect())
+    }
+
     /// The same chunks, which take at most `bytes` bytes of memory at a time, and that memory. `measure` finds the bytes
     /// of the largest one, by the sizes of its samples; if a chunk that cannot be read is `skipped`, of the largest one
     /// that can be read.
@@ -33,7 +99,6 @@ impl InChunks {
         measure: impl Fn(u64) -> Result<u64>,
         skipped: bool,
     ) -> Result<(Self, ChunkMemory)> {
-        let index = |sample: u64| usize::try_from(sample).unwrap_or(usize::MAX);
         let size = |chunk: &u64| {
             let range = self.chunks.range(*chunk);
             let of_all = sizes.and_then(|sizes| sizes.get(index(range.start)..index(range.end)));
@@ -53,7 +118,7 @@ impl InChunks {
             (0..self.chunks.len()).filter(|&chunk| !self.chunks.range(chunk).is_empty()).count();
         let open = memory.chunks_open(with_samples as u64);
         let open = open.ok_or(MapCause::ChunkMemory { bytes, largest: memory.largest })?;
-        Ok((Self { open: Some(open), capacity: Some(memory.chunks()), ..self }, memory))
+        Ok((Self { open: Some(open), memory: Some(memory), ..self }, memory))
     }
 
     /// The chunks of selected samples, in the order in which they are stored.
@@ -73,4 +138,9 @@ impl InChunks {
         }
         Ok(Self { chunks: Chunks::new(sizes), ..self.clone() })
     }
+}
+
+/// A number as an index.
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

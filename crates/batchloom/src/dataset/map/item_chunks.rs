@@ -50,8 +50,23 @@ pub struct ItemChunks {
 impl ItemChunks {
     /// The items of chunks. The items of `open` chunks are mixed at a time; `None` is the default of plans.
     pub fn new(chunks: Chunks, source: impl ItemSource, open: Option<u64>) -> Self {
-        let in_chunks = InChunks { chunks: chunks.clone(), open, capacity: None };
+        let in_chunks = InChunks::new(chunks.clone(), open);
         Self { source: Box::new(source), held: HeldChunks::new(chunks), in_chunks }
+    }
+
+    /// The chunks of several datasets, one dataset after the other, which `source` reads. Each keeps its window where it is
+    /// a source of a mixture, and all together have the memory that each has.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than 5 of the largest chunks.
+    pub fn join(parts: &[&Self], source: impl ItemSource) -> Result<Self> {
+        let each: Vec<&InChunks> = parts.iter().map(|part| &part.in_chunks).collect();
+        let in_chunks = InChunks::join(&each)?;
+        let held = HeldChunks::new(in_chunks.chunks.clone());
+        if let Some(memory) = in_chunks.memory {
+            held.store.limit_memory(memory);
+        }
+        Ok(Self { source: Box::new(source), held, in_chunks })
     }
 
     /// Sets the bytes of memory for chunks, in place of how many are mixed, as

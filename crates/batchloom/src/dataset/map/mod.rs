@@ -11,6 +11,7 @@ mod error;
 mod held_chunks;
 pub(super) mod in_chunks;
 mod item_chunks;
+mod joined;
 mod next_tokens;
 mod read_batch;
 pub(super) mod reading;
@@ -29,6 +30,8 @@ pub use chunk_reader::{ChunkSamples, ChunkSource};
 pub(crate) use in_chunks::InChunks;
 use item_chunks::ItemReader;
 pub use item_chunks::{ItemChunks, ItemSource, KeptItems};
+pub use joined::FailedPart;
+use joined::{Part, WholeChunks, join_chunks, join_facts, join_selections};
 pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
@@ -40,12 +43,12 @@ pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample
 
 use super::collated::{Collated, CollatedAhead};
 use super::collation::{CollateOptions, Collation, Index, form_one};
-use super::kind::{Content, ContentRequest, EpochKey, Kind};
+use super::kind::{Content, ContentRequest, EpochKey, Kind, all_of};
 use super::selection::Selection;
 use crate::batching::error::BatchingCause;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{DirectSlots, Form, HeldLists, HeldStack, Members, PadSlot, SampleTokens, Slot};
-use crate::dataset::error::{LabelsCause, SelectionCause};
+use crate::dataset::error::{ConcatCause, LabelsCause, SelectionCause};
 use crate::order::Chunks;
 use crate::{ChunkedTensor, Result, Tensor};
 use error::MapCause;
@@ -81,6 +84,8 @@ pub struct MapDataset {
     in_chunks: Option<InChunks>,
     /// The samples that were selected from the reader's samples, if some were.
     selection: Option<Selection>,
+    /// All chunks that samples are selected from, where the engine holds them.
+    whole: Option<WholeChunks>,
 }
 
 /// The options of a [`MapDataset`].
@@ -96,6 +101,8 @@ pub struct MapDatasetBuilder {
     in_chunks: Option<InChunks>,
     /// The bytes of memory for chunks.
     memory: Option<u64>,
+    /// The chunks, where the engine holds them.
+    whole: Option<WholeChunks>,
 }
 
 crate::brief::debug_in_brief!(MapDatasetBuilder, [reader, samples, variable, on_error], [sizes]);
@@ -122,16 +129,55 @@ impl MapDataset {
             on_error: OnError::Raise,
             in_chunks: None,
             memory: None,
+            whole: None,
         }
     }
 
     /// The options of a dataset of samples that are read a chunk at a time. Loaders mix samples in a window over
     /// [chunks](crate::plan::PlanBuilder::chunks), and hold the chunks that batches need.
     pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
-        let (samples, in_chunks) =
-            (chunks.samples(), InChunks { chunks: chunks.clone(), open: None, capacity: None });
-        let reader = ChunkReader::new(Box::new(source), chunks);
-        MapDatasetBuilder { in_chunks: Some(in_chunks), ..Self::with_reader(Arc::new(reader), samples) }
+        let (samples, in_chunks) = (chunks.samples(), InChunks::new(chunks.clone(), None));
+        let whole = WholeChunks { source: Arc::new(source), chunks };
+        let builder = Self::with_reader(
+            Arc::new(ChunkReader::new(Arc::clone(&whole.source), whole.chunks.clone())),
+            samples,
+        );
+        MapDatasetBuilder { in_chunks: Some(in_chunks), whole: Some(whole), ..builder }
+    }
+
+    /// The samples of several datasets that are read a chunk at a time, one dataset after the other. `says_source` is true
+    /// if batches hold the number of the dataset of each sample.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument) if the engine does not hold the chunks of a dataset, or if datasets differ
+    /// in what is known of samples.
+    pub(super) fn join(datasets: &[Arc<dyn Kind>], says_source: bool) -> Result<Self> {
+        let (mut parts, mut in_chunks) = (Vec::new(), Vec::new());
+        for (dataset, kind) in datasets.iter().enumerate() {
+            let own: Option<Vec<&Self>> = all_of(&[&**kind]);
+            let own = own.and_then(|own| own.first().copied());
+            let (part, chunks) = own.and_then(Self::as_part).ok_or(ConcatCause::NotInChunks { dataset })?;
+            parts.push(part);
+            in_chunks.push(chunks);
+        }
+        let (facts, in_chunks) = (join_facts(&parts, says_source)?, InChunks::join(&in_chunks)?);
+        let (whole, selection) = (join_chunks(&parts), join_selections(&parts)?);
+        let mut reader: Arc<dyn Reader> =
+            Arc::new(ChunkReader::new(Arc::clone(&whole.source), whole.chunks.clone()));
+        if let Some((bytes, largest)) = in_chunks.memory() {
+            reader.limit_memory(bytes, largest);
+        }
+        if let Some(selection) = &selection {
+            reader = Arc::new(Chosen::new(reader, selection.clone()));
+        }
+        let samples = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.samples));
+        Ok(Self { reader, samples, facts, in_chunks: Some(in_chunks), selection, whole: Some(whole) })
+    }
+
+    /// The samples as a part of several datasets, and their chunks, if the engine holds these.
+    fn as_part(&self) -> Option<(Part<'_>, &InChunks)> {
+        let (selection, facts, samples) = (self.selection.as_ref(), &self.facts, self.samples);
+        Some((Part { whole: self.whole.as_ref()?, selection, facts, samples }, self.in_chunks.as_ref()?))
     }
 
     /// The number of samples.
@@ -195,7 +241,7 @@ impl MapDatasetBuilder {
     #[doc(hidden)]
     #[must_use]
     pub fn of_items(mut self, items: Arc<ItemChunks>) -> Self {
-        self.in_chunks = Some(items.in_chunks());
+        (self.in_chunks, self.whole) = (Some(items.in_chunks()), None);
         self.reader = Arc::new(ItemReader { samples: self.reader, items });
         self
     }
@@ -216,7 +262,7 @@ impl MapDatasetBuilder {
     /// [`Kind::Argument`](crate::Kind::Argument) if memory holds fewer than 5 chunks;
     /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
-        let Self { reader, samples, sizes, named_sizes, variable, on_error, in_chunks, memory } = self;
+        let Self { reader, samples, sizes, named_sizes, variable, on_error, in_chunks, memory, whole } = self;
         if let Some(count) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&count| count != samples)
         {
             return Err(BatchingCause::SizesLength { found: count, samples }.into());
@@ -237,8 +283,8 @@ impl MapDatasetBuilder {
                 Some(given) => sizes.with(name, given),
             })
         };
-        let facts = SampleFacts { sizes: sizes.map(named).transpose()?, variable, on_error };
-        Ok(MapDataset { reader, samples, facts, in_chunks, selection: None })
+        let facts = SampleFacts { sizes: sizes.map(named).transpose()?, variable, on_error, sources: None };
+        Ok(MapDataset { reader, samples, facts, in_chunks, selection: None, whole })
     }
 }
 
@@ -288,9 +334,10 @@ impl Kind for MapDataset {
         let selected = |(text, sizes)| Self {
             reader: Arc::new(chosen),
             samples: selection.len(),
-            facts: SampleFacts { sizes, ..self.facts.clone() },
+            facts: SampleFacts { sizes, sources: self.facts.select_sources(selection), ..self.facts.clone() },
             in_chunks,
             selection: Some(text),
+            whole: self.whole.clone(),
         };
         let (samples, expected) = (selection.samples(), self.samples);
         Some(match samples == expected {

@@ -13,10 +13,11 @@ use super::source::SourceError;
 use crate::batching::Rule;
 use crate::collate::{
     Boundaries, Form, Lengths, Mask, PadSlot, Positions, ReadField, ReadParts, SampleIndex, SampleTokens,
-    Segments, Slot, SlotWriter, WholeField,
+    Segments, Slot, SlotWriter, SourceOfSample, WholeField,
 };
 use crate::dataset::collated::Collated;
 use crate::dataset::collation::{CollateOptions, Collation, Index};
+use crate::dataset::concatenated::SOURCE;
 use crate::error::ReadError;
 use crate::{DType, Result};
 
@@ -292,5 +293,7 @@ pub(super) fn describing_fields(
         fields.push(("index", Arc::new(SampleIndex)));
     }
     fields.extend(labels.map(|labels| ("labels", labels)));
+    let source = |ends: &Arc<[u64]>| Arc::new(SourceOfSample { ends: Arc::clone(ends) }) as Arc<dyn Form>;
+    fields.extend(facts.sources.as_ref().map(|ends| (SOURCE, source(ends))));
     fields
 }

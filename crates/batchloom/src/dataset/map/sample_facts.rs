@@ -1,7 +1,10 @@
 //! `SampleFacts`: what is known of samples before any of them is read.
 
+use std::sync::Arc;
+
 use super::reading::OnError;
 use crate::batching::Sizes;
+use crate::dataset::Selection;
 use crate::dataset::collation::{CollateOptions, Ragged};
 
 /// The facts about samples that are made on demand.
@@ -12,6 +15,8 @@ pub(super) struct SampleFacts {
     /// The fields that are as long as the size of their sample; all with at least one dimension, if none are named.
     pub(super) variable: Option<Vec<String>>,
     pub(super) on_error: OnError,
+    /// The number of samples in each dataset and all before it, if batches hold the number of the dataset.
+    pub(super) sources: Option<Arc<[u64]>>,
 }
 
 impl SampleFacts {
@@ -26,6 +31,20 @@ impl SampleFacts {
     pub(super) fn ragged(&self) -> Option<Ragged> {
         let sizes = self.sizes.clone()?;
         Some(Ragged { guide: None, sizes, own_sizes: true, subsamples: false, shuffles: false })
+    }
+
+    /// The number of selected samples in each dataset and all before it, where samples are selected as they are stored.
+    pub(super) fn select_sources(&self, selection: &Selection) -> Option<Arc<[u64]>> {
+        let ends = self.sources.as_ref()?;
+        let mut counts = vec![0_u64; ends.len()];
+        for sample in selection.iter() {
+            counts[ends.partition_point(|&end| end <= sample).min(ends.len() - 1)] += 1;
+        }
+        let sum = |end: &mut u64, count: u64| {
+            *end += count;
+            Some(*end)
+        };
+        Some(counts.into_iter().scan(0, sum).collect())
     }
 
     /// Returns true if samples that cannot be read are left out.
