@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from batchloom.dataset.map.chunk_dataset import ChunkFields, read_fields
+from batchloom.dataset.map.source import describe_error
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.arrays import gather
 from batchloom.formats.arrow_columns import ColumnReader
@@ -76,7 +77,13 @@ class PlainRows:
         """Return a row."""
         found = Row()
         for field, values, fills, null in self._columns:
-            value = values[row]
+            try:
+                value = values[row]
+            except Exception as error:  # a text that is no UTF-8, a time that Python has no value for
+                raise DataError(
+                    f"{self._places.name(self._first + row)}, field {field}: it has no plain value: "
+                    f"{describe_error(error)}"
+                ) from error
             found[field] = _fill(value, null) if fills else value
         found.number, found.places = self._first + row, self._places
         return found

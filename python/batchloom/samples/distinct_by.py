@@ -5,13 +5,13 @@ Promise: samples share a key exactly where Python finds two of their values equa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy
 from batchloom.arguments import SampleKeys, answer_unknown_keywords, choice
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, Error
 from batchloom.samples.keys import classes_of, classes_of_columns
 from batchloom.samples.per_sample import require_each
 
@@ -69,7 +69,7 @@ class DistinctBy:
             ArgumentError: Keys are no numbers or texts, or columns hold keys of different kinds.
             DataError: Keys are not one for each sample in each column.
         """
-        columns = _columns(self.keys, samples)
+        columns = _columns(self.keys, samples, read)
         if columns is None:
             numbers = classes_of(read(OPTION, self.keys), OPTION)
             require_each(OPTION, numbers, samples)
@@ -85,11 +85,20 @@ class DistinctBy:
         return numbers[:, 0] if len(given) == 1 else numbers
 
 
-def _columns(keys: Any, samples: int) -> Mapping[Any, Any] | None:
+def _columns(keys: Any, samples: int, read: Callable[[str, Any], Any]) -> Mapping[Any, Any] | None:
     """Return the columns of several keys a sample, by their names; ``None`` if there is one key."""
     if isinstance(keys, Mapping):
         if not keys:
             raise ArgumentError(f"{OPTION} is an empty dict; expected a column of keys, or several")
         return keys
-    are_names = isinstance(keys, list | tuple) and all(isinstance(name, str) for name in keys)
-    return {name: name for name in keys} if are_names and 0 < len(keys) != samples else None
+    if not isinstance(keys, list | tuple) or not keys or not all(isinstance(name, str) for name in keys):
+        return None
+    # As many texts as samples are one key for each, unless all of them name a field.
+    return {name: name for name in keys} if len(keys) != samples or _are_fields(keys, read) else None
+
+
+def _are_fields(names: Sequence[str], read: Callable[[str, Any], Any]) -> bool:
+    try:
+        return not any(isinstance(read(OPTION, name), str) for name in names)
+    except Error:
+        return False

@@ -445,8 +445,7 @@ def test_options_that_make_no_sense_are_refused(tmp_path, kind):
         bl.open(first, fn=tokenize, seq_len=3)
     with refused(bl.ArgumentError, "order"):
         bl.DataLoader(bl.open(first, fn=tokenize).select([5, 3]))
-    with refused(bl.ArgumentError, "chunks"):
-        bl.open(first, fn=tokenize).concat(bl.open(other, fn=tokenize))
+    assert len(bl.open(first, fn=tokenize).concat(bl.open(other, fn=tokenize))) == ROWS
     (tmp_path / "other").mkdir()
     (changed,) = write(tmp_path / "other", kind, (), 5, TABLE.set_column(1, "number", pa.array([0.5] * ROWS)))
     with refused(bl.DTypeError, "'number'", first, changed):
@@ -496,3 +495,17 @@ def test_a_function_of_whole_batches_gets_rows(tmp_path):
     loader = bl.DataLoader(bl.open(path, fn=as_is, chunks_open=3), 4, shuffle=True, collate=collate)
     numbers = [n for batch in loader for n in batch["number"].tolist()]
     assert sorted(numbers) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_value_that_python_has_none_for_names_its_row(tmp_path, kind):
+    times = pa.array([0, 1, 2**48, 3], pa.timestamp("ms"))
+    path = str(tmp_path / f"times.{kind}")
+    if kind == "parquet":
+        pq.write_table(pa.table({"time": times}), path, row_group_size=3)
+    else:
+        with pa.ipc.new_file(path, pa.schema({"time": times.type})) as file:
+            file.write_table(pa.table({"time": times}))
+    loader = bl.DataLoader(bl.open(path, fn=lambda row: str(row["time"])), 4)
+    with refused(bl.SampleError, "sample 2 could not be read", f"row 2 of {path}", "field time", "OverflowError"):
+        list(loader)

@@ -225,3 +225,10 @@ def test_what_is_meant_is_named() -> None:
     dataset = bl.TensorDataset(x=numpy.arange(12), y=numpy.arange(12))
     with pytest.raises(bl.ArgumentError, match=r"distinct_by\['z'\] names 'z'; expected 'x' .* or 'y'"):
         bl.DataLoader(dataset, 4, True, distinct_by=["x", "z"])
+
+
+def test_names_of_fields_are_names_though_there_are_as_many_samples():
+    data = bl.TensorDataset(first=numpy.array([3, 1]), second=numpy.array([5, 3]))
+    options = {"shuffle": True, "distinct_by": bl.DistinctBy(["first", "second"], surplus="drop")}
+    assert [len(batch["first"]) for batch in bl.DataLoader(data, 2, **options)] == [1]
+    assert len(next(iter(bl.DataLoader(data, 2, shuffle=True, distinct_by=["first", "unknown"])))["first"]) == 2

@@ -69,7 +69,8 @@ pub enum ReadError {
     },
     /// A sample has other fields than the first one.
     #[error(
-        "sample {sample} is {found}; sample {first} was {expected}: expected one structure for all samples"
+        "sample {sample} is {found}; sample {first} was {expected}: expected one structure for all samples{}",
+        hint_of_objects(.found, .expected)
     )]
     Structure {
         /// The number of the sample.
@@ -260,6 +261,14 @@ impl ReadError {
     }
 }
 
+/// The words for samples of which one alone holds an object.
+fn hint_of_objects(found: &str, expected: &str) -> &'static str {
+    match found.contains("object") == expected.contains("object") {
+        true => "",
+        false => " (a list without numbers is an object: make it an array)",
+    }
+}
+
 /// An array in words: its type and shape.
 fn array(dtype: DType, shape: &[usize]) -> String {
     format!("{dtype}{shape:?}")
@@ -268,7 +277,9 @@ fn array(dtype: DType, shape: &[usize]) -> String {
 /// The words for what is expected of two arrays that differ.
 fn of_one_layout(found: (DType, &[usize]), expected: (DType, &[usize])) -> String {
     if found.0 != expected.0 {
-        let remedy = if found.1.is_empty() && expected.1.is_empty() {
+        // The types of numbers of Python; other types were chosen.
+        let are_plain = matches!((found.0, expected.0), (DType::I64, DType::F64) | (DType::F64, DType::I64));
+        let remedy = if are_plain && found.1.is_empty() && expected.1.is_empty() {
             ": a dtype for the field makes its numbers floats"
         } else {
             ""

@@ -322,3 +322,10 @@ def test_a_sample_of_another_layout_in_a_later_block_is_an_error_that_names_it(o
         next(batches)
     with pytest.raises(bl.Error, match="1999"):
         next(batches)
+
+
+def test_a_list_without_numbers_beside_lists_of_numbers_says_what_to_do():
+    lists = [[1, 2], [], [3]]
+    loader = bl.DataLoader(bl.MapDataset(range(3), lambda number: {"ids": lists[number]}, sizes=[2, 0, 1]), 3)
+    with refused(bl.Error, "expected one structure", "a list without numbers is an object: make it an array"):
+        list(loader)
