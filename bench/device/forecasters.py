@@ -49,7 +49,7 @@ PUBLISHED_SAVED = {
 # The seconds of an epoch without loading, its steps, those of them that come before the clock starts, and the losses
 # that are compared.
 EPOCH_SECONDS, LEAST_STEPS, MOST_STEPS, LEAST_LEAD, LEAD, COMPARED, ROUNDS = 0.6, 10, 1500, 5, 12, 5, 3
-CPU_STEPS, CPU_PART = 3, 1 / 20
+CPU_STEPS, CPU_PART = 3, 1 / 10
 LOADING, POSSIBLE_SHARE = 0.02, 0.9
 
 

@@ -36,7 +36,7 @@ from bench.windows.peers import RANDOM, STACK_RANDOM
 SET = "ETTh1"
 WAYS = (RANDOM, STACK_RANDOM)
 # A process ends its last epoch and writes its state in so many seconds.
-SLACK, CPU_EPOCHS, CPU_HORIZONS, CPU_STEPS = 12.0, 1, HORIZONS[:1], 150
+SLACK, CPU_EPOCHS, CPU_HORIZONS, CPU_STEPS = 12.0, 1, HORIZONS[:1], 1500
 
 
 def measure_patchtst(place: Place) -> Found:
