@@ -15,10 +15,10 @@ use super::FileFormat;
 /// The files that `datasets` writes into a folder: a list of data files, and a list of splits.
 const STATE: &str = "state.json";
 const SPLITS: &str = "dataset_dict.json";
-/// What the list names the files of an index, now and in early versions.
+/// The keys of the files of an index, now and in early versions.
 const INDICES: [&str; 2] = ["_indices_data_files", "_indices_files"];
 
-/// The files that a path stands for: those of a folder, or the path itself.
+/// The files that a path stands for: the files of a folder, or the path itself.
 ///
 /// # Errors
 /// The folder cannot be read, holds no file, or a file of no known kind; or it shows rows of files by an index.

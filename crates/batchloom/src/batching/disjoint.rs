@@ -160,7 +160,7 @@ impl<'a> Batches<'a> {
     }
 
     /// Puts a sample in the place of another one, which moves to the open batch, and returns true; or returns
-    /// false if there is none that can move.
+    /// false if no sample can move.
     fn make_room(&mut self, place: u32) -> bool {
         let Some(open) = self.find_open() else { return false };
         // Another batch first for each sample, so that no batch gives all of its samples.

@@ -65,7 +65,7 @@ impl Form for SourceNumber {
     }
 }
 
-/// The number of the dataset that each sample is of, where the samples of one dataset follow those of another: int64.
+/// The number of the dataset that each sample is of, where datasets are read one after the other: int64.
 #[derive(Debug)]
 pub(crate) struct SourceOfSample {
     /// The number of samples in each dataset and in all before it.

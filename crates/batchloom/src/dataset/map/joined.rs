@@ -17,7 +17,7 @@ use crate::dataset::selection::Selection;
 use crate::order::Chunks;
 use crate::sync::ReadClock;
 
-/// A source of chunks, and all of its chunks, of which a dataset may have some samples alone.
+/// A source of chunks, and all of its chunks. A dataset may have some of the samples alone.
 #[derive(Debug, Clone)]
 pub(super) struct WholeChunks {
     pub(super) source: Arc<dyn ChunkSource>,
