@@ -19,6 +19,7 @@ PHRASES = re.compile(
     r"|\bof (its|their) own\b|\blets? go of\b|\b(is|are) none\b|\bthe ones?\b|\bgoes? on\b|\bothers\b"
 )
 RUST = ("crates/batchloom/src", "crates/batchloom-cli/src", "crates/batchloom-burn/src", "python/src")
+KINDS = ("docstrings", "Rust docs", "guides", "README")
 CODE = re.compile(r"```.*?```", re.DOTALL)
 
 
@@ -72,12 +73,14 @@ def texts() -> dict[str, list[Text]]:
     python = sorted((ROOT / "python" / "batchloom").rglob("*.py"))
     rust = [path for folder in RUST for path in sorted((ROOT / folder).rglob("*.rs"))]
     guides = sorted((ROOT / "docs").rglob("*.md"))
-    return {
-        "docstrings": [Text(path, "\n".join(text for _, text in docstrings(read(path)))) for path in python],
-        "Rust docs": [Text(path, CODE.sub("", doc_comments(read(path)))) for path in rust],
-        "guides": [Text(path, CODE.sub("", read(path))) for path in guides],
-        "README": [Text(path, CODE.sub("", read(path))) for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md")],
-    }
+    front = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+    by_kind = (
+        [Text(path, "\n".join(text for _, text in docstrings(read(path)))) for path in python],
+        [Text(path, CODE.sub("", doc_comments(read(path)))) for path in rust],
+        [Text(path, CODE.sub("", read(path))) for path in guides],
+        [Text(path, CODE.sub("", read(path))) for path in front],
+    )
+    return dict(zip(KINDS, by_kind, strict=True))
 
 
 def read(path: Path) -> str:

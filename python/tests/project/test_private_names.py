@@ -4,6 +4,7 @@ What one part of the package asks of another has a public name, which users do n
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import batchloom
@@ -55,18 +56,24 @@ def foreign(text):
             yield node.lineno, node.attr
 
 
-FILES = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-OURS = set().union(*(defined(ast.parse(text)) for text in FILES.values()))
-FOUND = [(f"{path.relative_to(PACKAGE)}:{line}", name) for path, text in FILES.items() for line, name in foreign(text)]
+@cache
+def accesses():
+    """The place and the name of each access to a private name, of our own and of other libraries."""
+    files = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    ours = set().union(*(defined(ast.parse(text)) for text in files.values()))
+    found = [
+        (f"{path.relative_to(PACKAGE)}:{line}", name) for path, text in files.items() for line, name in foreign(text)
+    ]
+    return [each for each in found if each[1] in ours], [each for each in found if each[1] not in ours]
 
 
 def test_few_private_names_of_ours_are_read_elsewhere():
-    found = [each for each in FOUND if each[1] in OURS]
+    found, _ = accesses()
     assert len(found) <= OWN, found
 
 
 def test_few_private_names_of_other_libraries_are_read():
-    found = [each for each in FOUND if each[1] not in OURS]
+    _, found = accesses()
     assert len(found) <= OTHERS, found
 
 

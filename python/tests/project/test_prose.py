@@ -1,6 +1,7 @@
 """Prose: summaries and arguments begin with a verb or a noun, and few turns of phrase make a reader stop."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import batchloom
@@ -34,31 +35,40 @@ def entries(docstring):
             yield entry[1], entry[2]
 
 
-SUMMARIES = [
-    (f"{path.relative_to(PACKAGE)}:{line}", text.strip().splitlines()[0])
-    for path in FILES
-    for line, text in docstrings(path.read_text(encoding="utf-8"))
-]
-ENTRIES = [
-    (f"{path.relative_to(PACKAGE)}:{line} {name}", description)
-    for path in FILES
-    for line, text in docstrings(path.read_text(encoding="utf-8"))
-    for name, description in entries(text)
-]
+@cache
+def texts():
+    """The prose of each file, by kind of text: read once, and only where it is asked for."""
+    return prose.texts()
+
+
+@cache
+def all_docstrings():
+    """The place and the text of each docstring."""
+    return [
+        (f"{path.relative_to(PACKAGE)}:{line}", text)
+        for path in FILES
+        for line, text in docstrings(path.read_text(encoding="utf-8"))
+    ]
+
+
+def summaries():
+    """The place and the first line of each docstring."""
+    return [(place, text.strip().splitlines()[0]) for place, text in all_docstrings()]
 
 
 def test_summaries_begin_with_a_verb_or_a_noun():
-    assert len(SUMMARIES) > 300
-    assert [(place, text) for place, text in SUMMARIES if QUESTION.match(text)] == []
+    assert len(summaries()) > 300
+    assert [(place, text) for place, text in summaries() if QUESTION.match(text)] == []
 
 
 def test_descriptions_of_arguments_begin_with_a_verb_or_a_noun():
-    assert len(ENTRIES) > 100
-    assert [(place, text) for place, text in ENTRIES if QUESTION.match(text)] == []
+    found = [(place, name, description) for place, text in all_docstrings() for name, description in entries(text)]
+    assert len(found) > 100
+    assert [each for each in found if QUESTION.match(each[2])] == []
 
 
 def test_summaries_end_their_sentence():
-    assert [(place, text) for place, text in SUMMARIES if not text.endswith((".", ":", "``"))] == []
+    assert [(place, text) for place, text in summaries() if not text.endswith((".", ":", "``"))] == []
 
 
 @pytest.mark.parametrize(
@@ -86,19 +96,16 @@ def test_an_entry_is_seen():
     assert list(entries(docstring)) == [("name", "Its name,"), ("size", "Its size.")]
 
 
-TEXTS = prose.texts()
-
-
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", prose.KINDS)
 def test_few_turns_of_phrase_make_a_reader_stop(kind):
-    whole = prose.total(TEXTS[kind])
+    whole = prose.total(texts()[kind])
     assert whole.words > 1000
     assert whole.share <= MOST, f"{kind}: `python tests/prose.py` lists the files with most of them"
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", prose.KINDS)
 def test_no_file_is_full_of_turns_of_phrase(kind):
-    long = [text for text in TEXTS[kind] if text.words >= LEAST_WORDS]
+    long = [text for text in texts()[kind] if text.words >= LEAST_WORDS]
     assert [(text.path.name, round(text.share, 1)) for text in long if text.share > MOST_IN_A_FILE] == []
 
 

@@ -54,9 +54,12 @@ impl InRows {
 
     /// Fills what follows the parts of a row.
     fn pad(&self, target: &mut [u8]) {
-        match self.padding.iter().all(|&byte| byte == self.padding[0]) {
-            true => target.fill(self.padding[0]),
-            false => target
+        match *self.padding {
+            [byte, ref rest @ ..] if rest.iter().all(|&other| other == byte) => target.fill(byte),
+            [a, b] => target.as_chunks_mut().0.fill([a, b]),
+            [a, b, c, d] => target.as_chunks_mut().0.fill([a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => target.as_chunks_mut().0.fill([a, b, c, d, e, f, g, h]),
+            _ => target
                 .chunks_exact_mut(self.padding.len())
                 .for_each(|slot| slot.copy_from_slice(&self.padding)),
         }
@@ -110,17 +113,24 @@ impl Form for InRows {
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let row_bytes = self.row_bytes(members);
         let place = |member| self.inner.start(members, member);
-        let (mut first, mut rest) = (range.start, target);
+        let (mut first, mut row, mut rest) = (range.start, members.row_of(range.start), target);
         while first < range.end {
-            let row = members.row_of(first);
-            let held = members.row_members(row);
-            let end = held.end.min(range.end);
-            let stop = match end == range.end {
-                true => rest.len(),
-                false => (members.row_of(end) - row) * row_bytes - (place(first) - place(held.start)),
+            let before = place(first) - place(members.row_members(row).start);
+            let from = row;
+            // Rows without padding lie one after the other, and are filled at once.
+            let (end, bytes, stop) = loop {
+                let end = members.row_members(row).end.min(range.end);
+                let bytes = place(end) - place(first);
+                if end == range.end {
+                    break (end, bytes, rest.len());
+                }
+                row = members.row_after(row, end);
+                let stop = (row - from) * row_bytes - before;
+                if stop > bytes {
+                    break (end, bytes, stop);
+                }
             };
             let (part, later) = rest.split_at_mut(stop);
-            let bytes = place(end) - place(first);
             let (data, padding) = part.split_at_mut(bytes.min(stop));
             self.inner.fill(members, first..end, data)?;
             self.pad(padding);

@@ -84,7 +84,9 @@ impl Form for Labels {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let (mut rest, mut tokens) = (target, Vec::new());
+        let longest = range.clone().map(|member| members.length(member)).max().unwrap_or(0);
+        let mut tokens = Vec::with_capacity(longest * self.tokens.dtype().size());
+        let mut rest = target;
         for member in range {
             let length = members.length(member);
             let slot = if self.packed { length } else { members.union.first().copied().unwrap_or(0) };

@@ -251,6 +251,12 @@ impl Members {
         self.row_ends.partition_point(|&end| number(end) <= member)
     }
 
+    /// The row that holds a member of a later row than `row`.
+    pub(super) fn row_after(&self, row: usize, member: usize) -> usize {
+        let passed = self.row_ends.iter().skip(row + 1).take_while(|&&end| number(end) <= member);
+        row + 1 + passed.count()
+    }
+
     /// The members of a row.
     pub(super) fn row_members(&self, row: usize) -> Range<usize> {
         let start = row.checked_sub(1).map_or(0, |before| number(self.row_ends[before]));

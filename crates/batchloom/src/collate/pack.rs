@@ -192,6 +192,13 @@ impl RowBoundaries {
         row * row_len + start_of_end(member - members.row_members(row).start)
     }
 
+    fn repeat(&self, end: usize, target: &mut [u8]) {
+        match self.dtype {
+            DType::I64 => target.as_chunks_mut().0.fill((end.cast_signed() as i64).to_ne_bytes()),
+            _ => target.as_chunks_mut().0.fill(as_short(end).to_ne_bytes()),
+        }
+    }
+
     fn write(&self, ends: impl Iterator<Item = usize>, target: &mut [u8]) {
         match self.dtype {
             DType::I64 => write(ends.map(|end| end.cast_signed() as i64), target),
@@ -218,23 +225,30 @@ impl Form for RowBoundaries {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let size = self.dtype.size();
-        let (mut first, mut rest) = (range.start, target);
+        let (size, row_len) = (self.dtype.size(), self.frame.samples + 1);
+        let (mut first, mut row, mut rest) = (range.start, members.row_of(range.start), target);
         while first < range.end {
-            let row = members.row_of(first);
             let held = members.row_members(row);
             let end = held.end.min(range.end);
             let begin = members.ends[held.start];
-            let (place, next) = (self.place(members, first), self.place(members, end));
-            let in_row = next.min((row + 1) * (self.frame.samples + 1)) - place;
+            let place = row * row_len + start_of_end(first - held.start);
+            let (row_end, row_after) = ((row + 1) * row_len, members.row_after(row, held.end));
+            let next = match end == held.end {
+                true if end == members.count => self.frame.rows * row_len,
+                true => row_after * row_len,
+                false => row * row_len + start_of_end(end - held.start),
+            };
+            let in_row = next.min(row_end) - place;
             let (part, later) = rest.split_at_mut((next - place) * size);
             let (boundaries, no_samples) = part.split_at_mut(in_row * size);
             let from = if first == held.start { first } else { first + 1 };
             let last = members.ends[end] - begin;
-            let ends = members.ends[from..=end].iter().map(|end| end - begin).chain(std::iter::repeat(last));
-            self.write(ends, boundaries);
+            let ends = &members.ends[from..=end];
+            let (boundaries, repeated) = boundaries.split_at_mut((ends.len() * size).min(boundaries.len()));
+            self.write(ends.iter().map(|end| end - begin), boundaries);
+            self.repeat(last, repeated);
             no_samples.fill(0);
-            (first, rest) = (end, later);
+            (first, row, rest) = (end, row_after, later);
         }
         Ok(())
     }
@@ -312,13 +326,15 @@ impl Form for Segments {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let mut rest = target;
-        let mut row = 0..0;
+        let (mut row, mut held) = (members.row_of(range.start), 0..0);
         for member in range {
             let (part, later) = rest.split_at_mut(members.length(member) * size_of::<i32>());
-            if !row.contains(&member) {
-                row = members.row_members(members.row_of(member));
+            if !held.contains(&member) {
+                row = if held.is_empty() { row } else { members.row_after(row, member) };
+                held = members.row_members(row);
             }
-            write_short(std::iter::repeat(member - row.start + 1), part);
+            let segment = as_short(member - held.start + 1).to_ne_bytes();
+            part.as_chunks_mut().0.fill(segment);
             rest = later;
         }
         Ok(())
@@ -328,6 +344,11 @@ impl Form for Segments {
 /// Writes numbers below 2^31 one after the other.
 fn write_short(numbers: impl Iterator<Item = usize>, target: &mut [u8]) {
     for (slot, number) in target.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
-        *slot = i32::try_from(number).unwrap_or(i32::MAX).to_ne_bytes();
+        *slot = as_short(number).to_ne_bytes();
     }
+}
+
+/// A number below 2^31.
+fn as_short(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
