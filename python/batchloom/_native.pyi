@@ -188,6 +188,7 @@ class Dataset:
         reader: Any,
         processes: Processes | None,
         whole: bool,
+        together: bool,
         samples: int,
         sizes: _GivenSizes | None,
         variable: list[str] | None,

@@ -20,6 +20,7 @@ from batchloom.errors import ArgumentError, LoaderError
 if TYPE_CHECKING:
     from batchloom.device.pipeline import Collator, Pipeline
     from batchloom.device.resident import Resident
+    from batchloom.device.static_buffers import StaticBuffers
 
 # Bytes of a block that is copied to a device, least bytes of a block that is gathered there, and of an index table.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
@@ -63,8 +64,6 @@ class OnDevice:
             ArgumentError: Batches have no shape, or no single one, to keep static buffers for.
             DTypeError: torch lacks the type of a field.
         """
-        from batchloom.device.static_buffers import StaticBuffers
-
         schema.modules(DEVICE_FRAMEWORK)  # raises where torch lacks a type, before anything moves
         if self._request.is_static and schema.compressed:
             raise ArgumentError(
@@ -76,7 +75,7 @@ class OnDevice:
                 f'buffers is "static", and {self._samples.other_shapes}; expected tail="pad" or "drop", whose '
                 "batches have one shape, or other buffers"
             )
-        self._schema, self._static = schema, StaticBuffers() if self._request.is_static else None
+        self._schema, self._static = schema, _make_static_buffers(self._request)
         self._options = options
         self._source = self._source_of(schema, options)
 
@@ -142,6 +141,7 @@ class LateOnDevice(OnDevice):
 
     def __init__(self, samples: DeliveryQuestions, request: PlacementRequest, placement: Placement) -> None:
         super().__init__(samples, None, request, placement)
+        self._static = _make_static_buffers(request)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches with the schema of the first block."""
@@ -172,7 +172,6 @@ class LateOnDevice(OnDevice):
         from batchloom.device.formed import Formed
         from batchloom.device.pipeline import Pipeline
         from batchloom.device.resident import Resident
-        from batchloom.device.static_buffers import StaticBuffers
 
         schema.modules(DEVICE_FRAMEWORK)  # raises where torch lacks a type
         if self._request.is_static and schema.objects.places:
@@ -181,9 +180,15 @@ class LateOnDevice(OnDevice):
                 f'buffers is "static", and field {name} holds objects, which are no memory to copy to; expected other '
                 "buffers"
             )
-        static = StaticBuffers() if self._request.is_static else None
         resident = Resident(self._transfer.device)
-        return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, static)
+        return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, self._static)
+
+
+def _make_static_buffers(request: PlacementRequest) -> StaticBuffers | None:
+    """Return the buffers of all iterations of a loader; ``None`` if each batch has memory of its own."""
+    from batchloom.device.static_buffers import StaticBuffers
+
+    return StaticBuffers() if request.is_static else None
 
 
 # Iterations whose workers may ask Python for memory.

@@ -12,7 +12,7 @@ MOST = 64
 
 
 class StaticBuffers:
-    """One set of arrays for each shape of batches. Each batch overwrites the previous one of its shape.
+    """One set of arrays for each shape, type and name of fields. Each batch overwrites the previous one that has them.
 
     All iterations of a loader share them: batches of iterations at the same time overwrite each other.
     """
@@ -28,7 +28,8 @@ class StaticBuffers:
     def _put(self, batch: Any) -> Any:
         named = isinstance(batch, dict)
         values = list(batch.values()) if named else list(batch)
-        shape = tuple(map(_shape, values))
+        # Functions of samples may return other fields, or other types, in a later epoch.
+        shape = (*batch, *map(_shape, values)) if named else tuple(map(_shape, values))
         buffers = self._sets.get(shape)
         if buffers is None and len(self._sets) == MOST:
             raise LoaderError(
@@ -48,7 +49,7 @@ def _shape(value: Any) -> Any:
     """Return what the buffers of an entry of a batch depend on: its shape, or the value of what is no array."""
     if isinstance(value, dict):
         return tuple((name, _shape(part)) for name, part in value.items())
-    return value.shape if isinstance(value, torch.Tensor) else value
+    return (value.shape, value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 def _copy(place: Any, value: Any) -> None:

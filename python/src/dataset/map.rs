@@ -54,6 +54,8 @@ struct PythonReader {
     processes: Option<Arc<Py<Processes>>>,
     /// True if a function makes whole batches of samples.
     whole: bool,
+    /// True if items are read many at a time.
+    together: bool,
     /// The structure that was seen last, as an object of Python and of the engine.
     seen: Mutex<Option<(Py<PyAny>, SampleStructure)>>,
     /// The layout that was expected last, and the plan for its slots.
@@ -308,6 +310,10 @@ impl Reader for PythonReader {
         self.whole
     }
 
+    fn reads_together(&self) -> bool {
+        self.together
+    }
+
     fn read_into(
         &self,
         request: &ReadRequest<'_>,
@@ -479,6 +485,7 @@ pub(super) fn on_demand(
     object: Py<PyAny>,
     processes: Option<Py<Processes>>,
     whole: bool,
+    together: bool,
     samples: u64,
     own_sizes: Option<&GivenSizes<'_>>,
     variable: Option<Vec<String>>,
@@ -490,6 +497,7 @@ pub(super) fn on_demand(
         object: Arc::new(object),
         processes: processes.map(Arc::new),
         whole,
+        together,
         seen,
         planned,
         done: Arc::default(),

@@ -210,6 +210,7 @@ impl Dataset {
         reader: Py<PyAny>,
         processes: Option<Py<Processes>>,
         whole: bool,
+        together: bool,
         samples: u64,
         sizes: Option<GivenSizes<'_>>,
         variable: Option<Vec<String>>,
@@ -217,7 +218,7 @@ impl Dataset {
         chunks: Option<PyRef<'_, items::ItemChunks>>,
     ) -> PyResult<Self> {
         let chunks = chunks.as_deref();
-        map::on_demand(reader, processes, whole, samples, sizes.as_ref(), variable, skips, chunks)
+        map::on_demand(reader, processes, whole, together, samples, sizes.as_ref(), variable, skips, chunks)
     }
 
     /// Samples that an object of Python reads a chunk at a time: see batchloom/dataset/map/chunk_dataset.py.

@@ -130,8 +130,6 @@ def test_draws_bans_keys_and_shards(rule):
         batches = list(run(rule, **options))
         assert batches
         for batch in batches:
-            if "ban" in options:
-                continue
             assert_within(rule, [batch])
         plan = run(rule, **options).plan()
         for step in range(len(plan)):

@@ -151,3 +151,24 @@ def test_more_shapes_than_anyone_captures_are_refused():
         assert next(batches)["x"].shape == (1, length)
     with refused(bl.LoaderError, "64", {"65", "(1, 65)", "[1, 65]"}, "multiple_of"):
         next(batches)
+
+
+def test_samples_on_demand_and_in_chunks_keep_their_places_in_every_epoch():
+    rows = torch.arange(60).view(20, 3)
+    on_demand = bl.MapDataset(range(20), lambda item: {"x": rows[item], "y": item})
+    chunks = bl.ChunkDataset([10, 10], lambda chunk: {"x": rows[10 * chunk : 10 * chunk + 10]})
+    for dataset in (on_demand, chunks):
+        loader = bl.DataLoader(dataset, 5, shuffle=True, output="torch", buffers="static")
+        places = {batch["x"].data_ptr() for _ in range(4) for batch in loader}
+        assert len(places) == 1
+        for _ in range(2):
+            assert sorted(row for batch in loader for row in batch["x"][:, 0].tolist()) == list(range(0, 60, 3))
+
+
+def test_another_type_in_a_later_epoch_has_places_of_its_own():
+    dtypes = [torch.float32]
+    dataset = bl.MapDataset(range(6), lambda item: {"x": torch.full((2,), item + 0.5, dtype=dtypes[-1])})
+    loader = bl.DataLoader(dataset, 3, num_threads=1, buffers="static")
+    assert [batch["x"].dtype for batch in loader] == [torch.float32] * 2
+    dtypes.append(torch.float64)
+    assert [batch["x"].dtype for batch in loader] == [torch.float64] * 2

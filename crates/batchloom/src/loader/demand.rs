@@ -143,10 +143,13 @@ impl Demand {
     }
 
     /// The number of parts that a batch of `samples` samples is read in. Threads that read several batches at the same
-    /// time need not share one of a fast function.
+    /// time need not share one of a fast function, or one that is read by one call.
     fn parts(&self, samples: usize) -> usize {
         let (fewest, most) = (self.threads.div_ceil(self.prefetch), self.threads * MOST_PARTS);
-        (samples / self.pace.least()).clamp(fewest, most)
+        match self.reader.reads_together() {
+            true => fewest,
+            false => (samples / self.pace.least()).clamp(fewest, most),
+        }
     }
 
     /// The first sample of the dataset that can be read, and its layout: for a batch with all samples left out, when
@@ -332,7 +335,11 @@ impl ToRead {
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out_ahead(&self, plan: &Plan) -> Result<Option<(Box<PlannedBlock>, Vec<DirectTask>)>> {
-        let Some(direct) = self.demand.direct(plan)? else { return Ok(None) };
+        // Fields that are copied from chunks may have one part for a whole batch, such as boundaries of samples: a batch
+        // that is not laid out with its chunks, as it has banned samples, is read first and then formed as a whole.
+        let Some(direct) = self.demand.direct(plan)?.filter(|direct| direct.held.is_none()) else {
+            return Ok(None);
+        };
         let layout = BlockLayout::of_one(&direct.fields, self.step, Arc::clone(&self.members))?;
         let task = |task: ReadTask| DirectTask { task, direct: Arc::clone(&direct) };
         let tasks = self.tasks().map(task).collect();

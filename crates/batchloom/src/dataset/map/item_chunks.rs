@@ -166,6 +166,10 @@ impl Reader for ItemReader {
         self.samples.makes_batches()
     }
 
+    fn reads_together(&self) -> bool {
+        self.samples.reads_together()
+    }
+
     fn begin_iteration(&self, most: usize) -> u64 {
         self.items.held.store.begin_iteration(most)
     }

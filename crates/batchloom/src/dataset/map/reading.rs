@@ -207,6 +207,12 @@ pub trait Reader: Debug + Send + Sync {
         false
     }
 
+    /// Returns true if samples that are read by one call cost less than samples that several calls read: a thread then
+    /// reads as much of a batch at once as it can.
+    fn reads_together(&self) -> bool {
+        false
+    }
+
     /// The same reader, if it holds chunks of samples.
     fn chunk_holder(&self) -> Option<&dyn ChunkHolder> {
         None
@@ -402,6 +408,10 @@ impl Reader for Chosen {
 
     fn makes_batches(&self) -> bool {
         self.whole.makes_batches()
+    }
+
+    fn reads_together(&self) -> bool {
+        self.whole.reads_together()
     }
 
     fn chunk_holder(&self) -> Option<&dyn ChunkHolder> {
