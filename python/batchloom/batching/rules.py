@@ -7,7 +7,8 @@ shortest.
 
 By default, ``pool=None``, batches are new in every epoch: at most about a quarter of the pairs of samples that share a
 batch share one again in the next epoch (``plan.stats()["mates_kept"]``). ``pool="all"`` makes one pool of all samples,
-for the least padding, and batches that are much the same in every epoch.
+for the least padding, and batches that are much the same in every epoch. Where samples are read in chunks, a pool holds
+by default at most the samples of a quarter of the open chunks.
 """
 
 from __future__ import annotations

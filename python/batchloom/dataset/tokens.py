@@ -108,7 +108,7 @@ class TokenDataset(Dataset[Tuples]):
             ``mode="continuous"``, of the end of each row. ``"drop"`` leaves it out. ``"pad"`` keeps it in a last piece
             of ``seq_len``, and ``"short"`` in a shorter one, so that every token but the first of the stream is a label
             exactly once an epoch. A batch is as long as its longest piece; places after the end of a piece hold inputs
-            of 0, labels of -100, positions of 0, segments of -1 and resets of False. Rows of
+            of 0, labels of -100, positions and segments of 0 and resets of False. Rows of
             ``mode="continuous"`` differ by one token at most, so that ``"short"`` makes the last batch shorter; of
             ``mode="chunk"``, a batch that holds the last piece alone. Neither goes with ``jitter``, and ``"short"``
             neither with ``buffers="static"`` of a loader nor in a mixture or a concatenation.

@@ -90,25 +90,44 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return read_whole(files, used, options, "its columns or its kind need all rows in memory")
     kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
     require_keywords(kind, options.more, NAMES)
-    if options.more:
-        raise ArgumentError(f"{next(iter(options.more))} is given, which data in memory has; expected no such keyword")
+    sizes = _require_sizes_alone(options.more)
     chosen = dict(_leave_out_attention(opened, columns, chosen, files[0]))
     if not are_numbers:
         try:
             lengths = _read_lengths(opened, columns, chosen, options, kind)
         except UnsupportedFileError as error:
             return read_whole(files, used, options, str(error))
+        if sizes is not None:
+            raise ArgumentError("sizes is given, and columns hold texts; expected fn=, whose samples take any sizes")
         return open_groups_of_fields(files, chosen, options, lengths)
     fields = [_choose_field(name, column, columns, options) for name, column in chosen.items()]
     are_lists = {field.name: columns[field.columns[0]].word == LIST for field in fields}
     window = window_size(options.chunks_open, options.memory)
     open_chunks = OpenParquet(tuple(files), tuple(fields), kind == ROWS)
     try:
-        return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
+        return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise", sizes)
     except UnsupportedFileError as error:
         if has_window(options) and kind == ROWS:
             return open_groups_of_fields(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
+
+
+def _require_sizes_alone(more: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the sizes by name that are given beside the lengths of lists, the only keyword for chunks of files.
+
+    Raises:
+        ArgumentError: There is another keyword, or sizes have no names.
+    """
+    given = dict(more)
+    sizes = given.pop("sizes", None)
+    if given:
+        raise ArgumentError(f"{next(iter(given))} is given, which data in memory has; expected no such keyword")
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ArgumentError(
+            "sizes replaces the lengths of lists, which data in memory allows; expected a dict of further sizes by "
+            'name, as sizes={"images": [...]}'
+        )
+    return sizes
 
 
 class OpenParquet:

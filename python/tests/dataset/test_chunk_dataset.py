@@ -661,3 +661,32 @@ def test_a_forked_process_reads_chunks_of_its_own(script):
         assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
         """
     )
+
+
+RULES_OF_POOLS = (
+    bl.LengthBuckets(32),
+    bl.TokenBudget(4096),
+    bl.CostOptimal(bl.CostModel(1, 1), max_tokens=4096),
+    bl.Packing(4096),
+    bl.Packing(1024, rows=4),
+    bl.Packing(1024, rows=4, rests="continue"),
+)
+
+
+@pytest.mark.law("L2")
+@pytest.mark.parametrize("rule", RULES_OF_POOLS, ids=lambda rule: f"{type(rule).__name__}-{getattr(rule, 'rests', '')}")
+@pytest.mark.parametrize("window", [{"memory": "3MB"}, {"chunks_open": 7}, {}])
+def test_rules_that_sort_read_each_chunk_about_once_within_memory(rule, window):
+    lengths = numpy.random.default_rng(0).integers(1, 200, 15_000)
+
+    def read(chunk):
+        return {"ids": [numpy.zeros(length, numpy.int64) for length in lengths[250 * chunk : 250 * chunk + 250]]}
+
+    dataset = bl.ChunkDataset([250] * 60, read, lengths=lengths, **window)
+    loader = bl.DataLoader(dataset, batching=rule, shuffle=True)
+    samples = sorted(sample for batch in loader for sample in batch["index"].flatten().tolist() if sample >= 0)
+    assert sorted(set(samples)) == list(range(15_000))
+    assert dataset.counts.read <= 66
+    assert dataset.counts.most_held <= 60 * (not window) + 30
+    if dataset.memory is not None:
+        assert dataset.counts.most_bytes <= dataset.memory

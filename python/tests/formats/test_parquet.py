@@ -422,3 +422,29 @@ def test_maps_and_files_without_rows_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "b.parquet")
     with refused(bl.DataError, str(tmp_path / "b.parquet"), "no row"):
         bl.open(tmp_path / "b.parquet")
+
+
+def test_several_budgets_count_sizes_beside_the_lengths_of_lists(tmp_path):
+    lists = [list(range(length % 7 + 1)) for length in range(60)]
+    images = numpy.arange(60) % 4
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"ids": lists, "y": numpy.arange(60)}), path, row_group_size=12)
+    dataset = bl.open(path, sizes={"images": images})
+    rule = bl.Packing({"ids": 30, "images": 9})
+    for world_size in (1, 2):
+        seen = []
+        for rank in range(world_size):
+            for batch in bl.DataLoader(dataset, batching=rule, shuffle=True, rank=rank, world_size=world_size):
+                assert len(batch["ids"]) <= 30
+                assert images[batch["index"]].sum() <= 9
+                seen += batch["index"].tolist()
+        assert sorted(set(seen)) == list(range(60))
+    assert pickle.loads(pickle.dumps(dataset)).lengths.tolist() == dataset.lengths.tolist()
+    plan = bl.DataLoader(dataset, batching=rule).plan()
+    assert set(plan.stats()["budgets"]) == {"ids", "images"}
+    with pytest.raises(bl.ArgumentError, match="sizes names ids"):
+        bl.open(path, sizes={"ids": images})
+    with pytest.raises(bl.ArgumentError, match="expected a dict of further sizes by name"):
+        bl.open(path, sizes=images)
+    with pytest.raises(bl.DataError, match="images"):
+        bl.open(path, sizes={"images": images[:9]})

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
+use super::pool::Shuffled;
 use super::pool_rule::PoolRule;
 use super::sizes::round_up;
 use super::sorting::Sorting;
@@ -131,8 +132,8 @@ impl PoolRule for CostOptimal {
         self.sorting.oversize.cut(Sorted::new(pool.sizes), self.most(), |sizes| self.partition(sizes))
     }
 
-    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.sorting.samples_in_pool(self.max_tokens, samples, sizes)
+    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
+        self.sorting.samples_in_pool(self.max_tokens, shuffled, sizes)
     }
 
     fn takes_dimensions(&self) -> bool {

@@ -15,7 +15,7 @@ use super::budget_parts::BudgetParts;
 use super::budgets::MaxTokens;
 use super::error::BatchingCause;
 use super::even_bins::{self, fill_evenly};
-use super::pool::MOST;
+use super::pool::{MOST, Shuffled, samples_in_batch};
 use super::pool_rule::PoolRule;
 use super::rests::{FilledRows, Part, RowLimits, cut_full_rows, fill_rows};
 use super::rows::{default_samples, group_rows};
@@ -37,6 +37,9 @@ const MOST_IN_ROWS: u64 = 1 << 31;
 /// The number of batches that a pool makes at least of rows of one shape: the last one of a pool may lack rows.
 const BATCHES_OF_ROWS: u64 = 256;
 const MOST_OF_ROWS: u64 = 1 << 20;
+
+/// Half the batches that a pool makes at least where chunks limit it: bins of few samples are less full.
+const LEAST_BINS: u64 = 4;
 
 /// Samples above this part of a bin are put into bins first: they need a bin that has much room.
 const LARGE: u32 = 4;
@@ -435,10 +438,21 @@ impl PoolRule for Packing {
         }
     }
 
-    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
         match self.pool {
-            Pool::Auto => MOST.max(self.samples_of_rows(sizes)),
-            pool => pool.samples(1, samples),
+            Pool::Auto => {
+                let in_batch = match self.rows {
+                    Some(_) => self.samples_of_rows(sizes).div_ceil(BATCHES_OF_ROWS),
+                    None => samples_in_batch(
+                        Some(u64::from(self.capacity())),
+                        self.max_samples.map(u64::from),
+                        sizes,
+                    ),
+                };
+                let wanted = MOST.max(self.samples_of_rows(sizes));
+                shuffled.limit(wanted, in_batch.saturating_mul(LEAST_BINS).min(wanted / 2))
+            }
+            pool => pool.samples(1, shuffled),
         }
     }
 

@@ -27,7 +27,8 @@ const LEAST_BATCHES: u64 = 2;
 pub enum Pool {
     /// As many as keep batches new in every epoch: a quarter of the samples that are shuffled together, at most 16 384
     /// and at least two batches. [`LengthBuckets`](super::LengthBuckets) and [`Packing`](super::Packing), which have
-    /// other means to the same end, take up to 16 384.
+    /// other means to the same end, take up to 16 384. Where samples are read in chunks, at most as many as a quarter of
+    /// the open chunks hold: the chunks of a pool are held at the same time.
     #[default]
     Auto,
     /// This many, in the unit of the rule: samples, or batches for [`LengthBuckets`](super::LengthBuckets).
@@ -75,16 +76,35 @@ impl Pool {
         matches!(self, Self::Of(_))
     }
 
-    /// The number of samples in a pool of a rule with about `in_batch` samples in a batch, where `samples` are
-    /// shuffled together.
-    pub(super) fn samples(self, in_batch: u64, samples: u64) -> u64 {
+    /// The number of samples in a pool of a rule with about `in_batch` samples in a batch.
+    pub(super) fn samples(self, in_batch: u64, shuffled: Shuffled) -> u64 {
         match self {
-            Self::Auto => {
-                (samples / LEAST_POOLS).min(MOST).max(in_batch.saturating_mul(LEAST_BATCHES)).max(1)
-            }
+            Self::Auto => shuffled.limit((shuffled.samples / LEAST_POOLS).min(MOST), in_batch),
             Self::Of(count) => count,
             Self::All => u64::MAX,
         }
+    }
+}
+
+/// The samples that are shuffled together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shuffled {
+    /// The number of samples.
+    pub(crate) samples: u64,
+    /// The most samples of a pool whose size is left open: where samples are read in chunks, as many as few chunks hold.
+    pub(crate) most_in_pool: u64,
+}
+
+impl Shuffled {
+    /// Samples that limit no pool.
+    pub(crate) fn of(samples: u64) -> Self {
+        Self { samples, most_in_pool: u64::MAX }
+    }
+
+    /// The size of a pool whose size is left open, where the rule would take `wanted` samples: two batches of `in_batch`
+    /// samples at least.
+    pub(super) fn limit(self, wanted: u64, in_batch: u64) -> u64 {
+        wanted.min(self.most_in_pool).max(in_batch.saturating_mul(LEAST_BATCHES)).max(1)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 
+use super::pool::Shuffled;
 use super::{Budgeted, Budgets, PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::Result;
 
@@ -13,9 +14,8 @@ pub(super) trait PoolRule: Any {
     /// Cuts a pool into batches. Its samples passed [`Rule::check`](super::Rule::check).
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches;
 
-    /// The number of samples in a pool, where `samples` are shuffled together. `sizes` are the sizes of all samples of
-    /// the dataset.
-    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64;
+    /// The number of samples in a pool. `sizes` are the sizes of all samples of the dataset.
+    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64;
 
     /// The number of samples in a full batch; `None` if full batches differ in number.
     fn batch_size(&self) -> Option<u64> {

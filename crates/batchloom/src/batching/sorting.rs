@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::error::BatchingCause;
-use super::pool::samples_in_batch;
+use super::pool::{Shuffled, samples_in_batch};
 use super::spelling::{Given, Spelling};
 use super::{Oversize, Pool, Sizes, positive};
 use crate::Result;
@@ -77,20 +77,20 @@ impl Sorting {
         max_tokens - max_tokens % u64::from(self.multiple_of)
     }
 
-    /// The number of samples in a pool, where `in_batch` fill a budget and `samples` are shuffled together.
-    pub(super) fn samples_in_pool_of(&self, in_batch: Option<u64>, samples: u64) -> u64 {
+    /// The number of samples in a pool, where `in_batch` fill a budget.
+    pub(super) fn samples_in_pool_of(&self, in_batch: Option<u64>, shuffled: Shuffled) -> u64 {
         let in_batch = [in_batch, self.max_samples].into_iter().flatten().min().unwrap_or(1);
-        self.pool.samples(in_batch, samples)
+        self.pool.samples(in_batch, shuffled)
     }
 
-    /// The number of samples in a pool, where `samples` are shuffled together.
+    /// The number of samples in a pool.
     pub(super) fn samples_in_pool(
         &self,
         max_tokens: Option<u64>,
-        samples: u64,
+        shuffled: Shuffled,
         sizes: Option<&Sizes>,
     ) -> u64 {
-        self.pool.samples(samples_in_batch(max_tokens, self.max_samples, sizes), samples)
+        self.pool.samples(samples_in_batch(max_tokens, self.max_samples, sizes), shuffled)
     }
 
     /// The same options with pools of the default size, if a number was given.

@@ -79,4 +79,14 @@ impl Draws {
         positions.sort_unstable();
         positions
     }
+
+    /// The first position of a sample, without a look at those after it: a small source of a mixture may pass thousands
+    /// of times.
+    pub(crate) fn find_first(&self, sample: u64) -> Option<u64> {
+        match self {
+            Self::Passes { stream, first, len } => stream.find(sample, *first, *len).next(),
+            Self::Mixed(mixed) => mixed.find_first(sample),
+            _ => self.find(sample).first().copied(),
+        }
+    }
 }

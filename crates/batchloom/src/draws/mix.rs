@@ -241,6 +241,14 @@ impl Mix {
         self.windows.is_some()
     }
 
+    /// The number of chunks of all sources, and the number of them that are mixed at a time: 0 if no source has chunks.
+    pub(crate) fn count_chunks(&self) -> (u64, u64) {
+        let windows = self.windows.iter().flat_map(|windows| windows.iter()).flatten();
+        windows.fold((0, 0), |(chunks, open), window| {
+            (chunks + window.chunks.len(), open.saturating_add(window.open.min(window.chunks.len())))
+        })
+    }
+
     /// The chunk that holds a sample, numbered source by source, if it is read with one.
     pub(crate) fn chunk_of(&self, sample: u64) -> Option<u64> {
         let (windows, (source, number)) = (self.windows.as_ref()?, self.origin(sample)?);

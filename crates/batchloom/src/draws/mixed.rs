@@ -92,6 +92,21 @@ impl Mixed {
         }
     }
 
+    /// The first position of a sample.
+    pub(super) fn find_first(&self, sample: u64) -> Option<u64> {
+        match &self.arrangement {
+            Arrangement::Turns(stretches) => {
+                let (source, number) = self.mix.origin(sample)?;
+                stretches.iter().find_map(|stretch| {
+                    let first = stretch.first[source];
+                    let turn = self.streams[source].find(number, first, stretch.turns.of(source)).next()?;
+                    Some(stretch.start + stretch.turns.place(source, turn))
+                })
+            }
+            Arrangement::Measured(_) => self.find(sample).first().copied(),
+        }
+    }
+
     fn list<'a>(&self, measured: &'a Measured) -> &'a Listed {
         measured.draws_of_epoch(&self.mix, &self.streams, self.epoch)
     }

@@ -141,15 +141,16 @@ causes! {
         Version { found: u32, expected: u32 } is State,
         #[error(
             "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the \
-             same number of samples, batch rule, shuffle, drop_last, uneven and balance (with its cost model) as when it was saved; and, for a stream \
-             of tokens, the same documents, seq_len and separator, and as many ranks if its rows continue from batch \
-             to batch"
+             same number of samples, batch rule, shuffle, drop_last, uneven and balance (with its cost model) as when \
+             it was saved; for a mixture, the same names of sources, when_exhausted, and chunks_open or memory of each; \
+             and, for a stream of tokens, the same documents, seq_len and separator, and as many ranks if its rows \
+             continue from batch to batch"
         )]
         Fingerprint { found: String, expected: String } is State,
         /// The numbers of chunks that are open at a time, where there are chunks.
         #[error(
-            "the run of the state mixes {}, and this plan {}; expected the same chunks and chunks_open as when it was \
-             saved",
+            "the run of the state mixes {}, and this plan {}; expected the same chunks, and the same chunks_open or \
+             memory as when it was saved",
             name_open(*.found), name_open(*.expected)
         )]
         ChunksOpen { found: Option<u64>, expected: Option<u64> } is State of "chunks_open",

@@ -69,10 +69,9 @@ impl Epoch {
             let Some(positions) = self.positions(batch) else { return };
             let positions = positions.start..positions.end.min(positions.start + MOST_MATES);
             // A sample that comes several times counts where it comes first.
-            let first = |sample| next.draws.find(sample).first().copied();
             let mut samples = vec![0; length(positions.end - positions.start)];
             self.draws.fill(positions.start, &mut samples);
-            let after = |sample| next.batch_of(first(sample)?);
+            let after = |sample| next.batch_of(next.draws.find_first(sample)?);
             pairs.count(samples.into_iter().map(after).collect());
         }
     }

@@ -19,7 +19,7 @@ from batchloom.dataset.map.chunk_window import WindowSize
 from batchloom.dataset.map.on_demand import ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
 from batchloom.dataset.map.structure import Structures
-from batchloom.errors import many
+from batchloom.errors import ArgumentError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -46,13 +46,26 @@ class FileDataset(ChunkedDataset):
         fields: Mapping[str, bool],
         window: WindowSize,
         on_error: str = "raise",
+        sizes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open the chunks of files; ``fields`` has ``True`` for each field with lists that differ in length."""
+        """Open the chunks of files.
+
+        Args:
+            files: The paths of the files.
+            open_chunks: Opens their chunks.
+            fields: ``True`` for each field with lists that differ in length.
+            window: The size of the window over chunks.
+            on_error: ``"raise"`` or ``"skip"``.
+            sizes: Sizes by name beside the lengths of lists, for rules with several budgets.
+
+        Raises:
+            ArgumentError: There are sizes, and no lists; or they have the name of a field with lists.
+        """
         source = FileSource(tuple(files), open_chunks, tuple(fields))
         # Fields of one shape are not as long as the lists beside them.
         lists = tuple(name for name, is_list in fields.items() if is_list)
         options = ReadOptions(None if source.lengths is None else lists, on_error)
-        self._samples = ChunkSamples(source, source.lengths, options, window)
+        self._samples = ChunkSamples(source, add_sizes(source.lengths, lists, sizes), options, window)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -64,6 +77,25 @@ class FileDataset(ChunkedDataset):
     def __repr__(self) -> str:
         counts = (many(len(self.files), "file"), many(len(self.chunks), "chunk"), many(len(self), "sample"))
         return f"FileDataset({'; '.join(counts)})"
+
+
+def add_sizes(lengths: Array | None, lists: Sequence[str], sizes: Mapping[str, Any] | None) -> Any:
+    """Return the lengths of lists, with further sizes by name.
+
+    Raises:
+        ArgumentError: There are sizes, and no lists; or they have the name of a field with lists.
+    """
+    if not sizes:
+        return lengths
+    if lengths is None:
+        raise ArgumentError("sizes is given, and no field has lists that differ in length; expected no sizes")
+    taken = [name for name in lists if name in sizes]
+    if taken:
+        raise ArgumentError(
+            f"sizes names {taken[0]}, a field with lists, which has its lengths; expected other names than "
+            f"{', '.join(lists)}"
+        )
+    return {lists[0]: lengths, **sizes}
 
 
 class FileSource(ChunkSource):

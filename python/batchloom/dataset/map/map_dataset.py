@@ -57,9 +57,10 @@ class MapDataset(Dataset[Any]):
 
     Args:
         items: Anything with ``len()`` and ``[]``: a list of paths, a dataset of torch, a table of h5py, zarr or
-            ``datasets``. Where it also has ``__getitems__(numbers)``, a thread reads a batch by one call (its part of
-            one, where there are more threads than batches are made ahead). Or items that are read a chunk at a time: an object with ``chunks``, the number of items in each, and
-            ``read_chunk(chunk)``, which returns them, with ``len()`` and ``[]``.
+            ``datasets``. Where it also has ``__getitems__(numbers)``, a thread reads a batch by one call, or its part
+            of one, where there are more threads than batches that are made ahead. Or items that are read a chunk at a
+            time: an object with ``chunks``, the number of items in each, and ``read_chunk(chunk)``, which returns
+            them, with ``len()`` and ``[]``.
         fn: Makes a sample of an item; ``None`` if items are samples. Its result must have memory of its own, as it is
             kept until its batch is formed.
         sizes: The size of each sample: numbers to sort, count and budget by. Or a dict of sizes by name, for rules with

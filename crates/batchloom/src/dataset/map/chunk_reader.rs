@@ -51,6 +51,11 @@ pub trait ChunkSource: Debug + Send + Sync + 'static {
     /// # Errors
     /// Any error; batches with samples of the chunk get it.
     fn read(&self, chunk: u64, clock: &ReadClock) -> Result<ChunkSamples, SourceError>;
+
+    /// The name of a chunk in errors.
+    fn name_of(&self, chunk: u64) -> String {
+        format!("chunk {chunk}")
+    }
 }
 
 /// The samples of a chunk: a field for each part of a sample.
@@ -112,12 +117,12 @@ impl ChunkSamples {
     }
 
     /// Refuses a chunk with another number of samples in a field than its size.
-    fn require_samples(&self, chunk: u64, expected: u64) -> Result<(), SourceError> {
+    fn require_samples(&self, chunk: &str, expected: u64) -> Result<(), SourceError> {
         for (name, field) in self.structure.names.iter().zip(&self.fields) {
             let found = field.len().map_or_else(|| "one value".to_owned(), |found| found.to_string());
             if field.len().map(|found| found as u64) != Some(expected) {
                 let text = format!(
-                    "chunk {chunk} has {found} samples in field {name}; expected {expected}, as its size says"
+                    "{chunk} has {found} samples in field {name}; expected {expected}, as its size says"
                 );
                 return Err(text.into());
             }
@@ -156,7 +161,7 @@ impl ChunkReader {
         clock: &ReadClock,
     ) -> Result<(ChunkSamples, usize), SourceError> {
         let samples = self.source.read(chunk, clock)?;
-        samples.require_samples(chunk, numbers.end - numbers.start)?;
+        samples.require_samples(&self.source.name_of(chunk), numbers.end - numbers.start)?;
         let bytes = samples.bytes();
         Ok((samples, bytes))
     }

@@ -43,9 +43,21 @@ struct JoinedChunks {
 
 impl ChunkSource for JoinedChunks {
     fn read(&self, chunk: u64, clock: &ReadClock) -> Result<ChunkSamples, SourceError> {
+        let (dataset, own) = self.locate(chunk);
+        self.sources[dataset].read(own, clock).map_err(|cause| FailedPart { dataset, cause }.into())
+    }
+
+    fn name_of(&self, chunk: u64) -> String {
+        let (dataset, own) = self.locate(chunk);
+        format!("dataset {dataset}: {}", self.sources[dataset].name_of(own))
+    }
+}
+
+impl JoinedChunks {
+    /// The dataset that has a chunk, and the number of the chunk there.
+    fn locate(&self, chunk: u64) -> (usize, u64) {
         let dataset = self.ends.partition_point(|&end| end <= chunk);
-        let first = dataset.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.sources[dataset].read(chunk - first, clock).map_err(|cause| FailedPart { dataset, cause }.into())
+        (dataset, chunk - dataset.checked_sub(1).map_or(0, |before| self.ends[before]))
     }
 }
 
@@ -81,7 +93,9 @@ pub(super) fn join_facts(parts: &[Part<'_>], says_source: bool) -> Result<Sample
         let differs = match () {
             () if facts.on_error != first.on_error => Some("on_error"),
             () if facts.sizes.is_some() != first.sizes.is_some() => Some("whether samples have sizes"),
-            () if facts.variable != first.variable => Some("the fields that are as long as sizes say"),
+            () if facts.variable != first.variable => {
+                Some("the fields that are as long as sizes say, which columns= of a ChunkDataset names")
+            }
             () => None,
         };
         if let Some(what) = differs {
