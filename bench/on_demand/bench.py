@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bench.harness.command import arguments, is_whole, wanted
 from bench.harness.record import write
-from bench.on_demand import cast, functions, images, resize, sparse
+from bench.on_demand import cast, functions, hugging_face, images, resize, sparse
 
 PARTS = {
     "images": images.measure,
@@ -17,6 +17,7 @@ PARTS = {
     "resize": resize.measure,
     "cast": cast.measure,
     "sparse": sparse.measure,
+    "hugging_face": hugging_face.measure,
 }
 
 

@@ -90,7 +90,11 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return read_whole(files, used, options, "its columns or its kind need all rows in memory")
     kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
     require_keywords(kind, options.more, NAMES)
-    sizes = _require_sizes_alone(options.more)
+    sizes = options.more.get("sizes")
+    # Chunks have the lengths of lists, and numbers beside them.
+    beyond = [name for name in options.more if name != "sizes" or not isinstance(sizes, Mapping)]
+    if beyond:
+        return read_whole(files, used, options, f"{beyond[0]} needs all rows in memory")
     chosen = dict(_leave_out_attention(opened, columns, chosen, files[0]))
     if not are_numbers:
         try:
@@ -110,24 +114,6 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         if has_window(options) and kind == ROWS:
             return open_groups_of_fields(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
-
-
-def _require_sizes_alone(more: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the sizes by name that are given beside the lengths of lists, the only keyword for chunks of files.
-
-    Raises:
-        ArgumentError: There is another keyword, or sizes have no names.
-    """
-    given = dict(more)
-    sizes = given.pop("sizes", None)
-    if given:
-        raise ArgumentError(f"{next(iter(given))} is given, which data in memory has; expected no such keyword")
-    if sizes is not None and not isinstance(sizes, Mapping):
-        raise ArgumentError(
-            "sizes replaces the lengths of lists, which data in memory allows; expected a dict of further sizes by "
-            'name, as sizes={"images": [...]}'
-        )
-    return sizes
 
 
 class OpenParquet:

@@ -257,6 +257,29 @@ def as_tuples(sizes):
     return bl.MapDataset(sizes, lambda size: (numpy.full(size, 1),), sizes=sizes)
 
 
+@pytest.mark.law("L9")
+@given(
+    samples=lengths.filter(lambda samples: len(samples) > 2), rows=st.sampled_from([None, 3]), seed=st.integers(0, 9)
+)
+def test_samples_in_chunks_have_masks_with_prefixes(samples, rows, seed):
+    samples = [(length + 1, prompt) for length, prompt in samples]
+    ids, prompts = [[1] * length for length, _ in samples], numpy.array([prompt for _, prompt in samples])
+
+    def read(chunk):
+        return {"ids": ids[3 * chunk : 3 * chunk + 3], "prompt": prompts[3 * chunk : 3 * chunk + 3]}
+
+    sizes = [len(ids[start : start + 3]) for start in range(0, len(ids), 3)]
+    dataset = bl.ChunkDataset(sizes, read, lengths=[len(each) for each in ids], columns=["ids"])
+    mask, rule = bl.DocumentMask(prefix="prompt", block_size=16), bl.Packing(250, rows=rows)
+    for threads in (1, 3):
+        loader = bl.DataLoader(
+            dataset, batching=rule, shuffle=True, seed=seed, block_mask=mask, output="torch", num_threads=threads
+        )
+        for batch in loader:
+            documents = rows_of(batch, True) if rows is None else rows_of_one_shape(batch, True)
+            require_same(bl.as_block_mask(batch), mask, documents, len(batch["ids"]) if rows is None else 250)
+
+
 @pytest.mark.parametrize("make", [in_chunks, as_tuples])
 @pytest.mark.parametrize("rule", [bl.Packing(150), bl.Packing(150, rows=2)], ids=repr)
 def test_samples_on_demand_have_the_mask(make, rule):
@@ -365,8 +388,6 @@ def test_masks_are_made_in_memory():
     packs = {"batching": bl.Packing(100), "block_mask": "causal", "output": "torch"}
     with refused(bl.ArgumentError, "memory", "resident=False"):
         bl.DataLoader(documents_of([(40, 9)]), resident=True, **packs)
-    with refused(bl.ArgumentError, "block_mask", "prompt", "chunk"):
-        bl.DataLoader(in_chunks([3, 4, 5]), batching=bl.Packing(9), block_mask=bl.DocumentMask(prefix="prompt"))
     with refused(bl.ArgumentError, "block_mask", "collate"):
         bl.DataLoader(documents_of([(40, 9)]), collate=lambda samples: samples, **packs)
 

@@ -444,7 +444,22 @@ def test_several_budgets_count_sizes_beside_the_lengths_of_lists(tmp_path):
     assert set(plan.stats()["budgets"]) == {"ids", "images"}
     with pytest.raises(bl.ArgumentError, match="sizes names ids"):
         bl.open(path, sizes={"ids": images})
-    with pytest.raises(bl.ArgumentError, match="expected a dict of further sizes by name"):
-        bl.open(path, sizes=images)
+    # Sizes in place of lengths, and lengths of their own, need all rows: they are read into memory.
+    assert numpy.array_equal(bl.open(path, sizes=images).sizes, images)
+    with pytest.raises(bl.ArgumentError, match="read whole: sizes needs all rows in memory; expected no memory"):
+        bl.open(path, sizes=images, memory="1MB")
     with pytest.raises(bl.DataError, match="images"):
         bl.open(path, sizes={"images": images[:9]})
+
+
+def test_graphs_of_files_have_edges_with_an_offset(tmp_path):
+    nodes = [[float(graph)] * (graph % 4 + 1) for graph in range(12)]
+    edges = [[node % len(own) for node in range(2 * len(own))] for own in nodes]
+    path = tmp_path / "graphs.parquet"
+    pq.write_table(pa.table({"nodes": nodes, "edges": edges}), path)
+    opened = bl.open(path, own_lengths=["edges"], of="nodes")
+    held = bl.SequenceDataset(nodes=nodes, edges=edges, own_lengths=["edges"], of="nodes")
+    options = {"batching": bl.Packing(9), "fields": {"edges": bl.Field(offset_by="nodes")}, "output": "numpy"}
+    for batch, other in zip(bl.DataLoader(opened, **options), bl.DataLoader(held, **options), strict=True):
+        assert batch.keys() == other.keys()
+        assert all(numpy.array_equal(batch[name], other[name]) for name in other)

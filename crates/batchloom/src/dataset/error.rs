@@ -199,11 +199,6 @@ causes! {
         NotPacked { rule: &'static str } is Argument of "block_mask",
         #[error("block_mask: prefix is {field:?}, and pieces of a stream have no such field; expected no prefix")]
         PrefixOfStream { field: String } is Argument of "block_mask",
-        #[error(
-            "block_mask: prefix is {field:?}, and samples of this dataset are read a chunk at a time; expected no prefix, \
-             or samples in memory"
-        )]
-        PrefixInChunks { field: String } is Argument of "block_mask",
         #[error("block_mask: prefix is {field:?}, and samples have no such field; expected one of {known}")]
         NoPrefix { field: String, known: String } is Argument of "block_mask",
         #[error(

@@ -463,13 +463,7 @@ impl LoaderBuilder {
         if !rule.packs() && !kind.has_documents() {
             return Err(MaskCause::NotPacked { rule: rule.name() }.into());
         }
-        if self.index_table {
-            return Err(MaskCause::InTable.into());
-        }
-        match mask.prefix_field().filter(|_| kind.in_chunks().is_some()) {
-            Some(field) => Err(MaskCause::PrefixInChunks { field: field.to_owned() }.into()),
-            None => Ok(()),
-        }
+        if self.index_table { Err(MaskCause::InTable.into()) } else { Ok(()) }
     }
 
     /// Refuses options that this kind of data does not have.

@@ -34,7 +34,8 @@ impl PieceOfRun<'_> {
 
 impl Demand {
     /// The layout of the batches from `step` on, about `bytes` bytes of them; `None` if samples are not in chunks, if
-    /// their layout is not known yet, or if a sample may be left out, which is noted with its batch.
+    /// their layout is not known yet, if a sample may be left out, which is noted with its batch, or if a mask needs a
+    /// field of all samples of a row.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
@@ -46,7 +47,8 @@ impl Demand {
         bytes: usize,
         first: Option<RunLayout>,
     ) -> Result<Option<(BlockLayout, Arc<Direct>)>> {
-        if self.reader.chunk_holder().is_none() || plan.has_bans() {
+        let prefix = self.collate.block_mask.as_ref().and_then(|mask| mask.prefix_field());
+        if self.reader.chunk_holder().is_none() || plan.has_bans() || prefix.is_some() {
             return Ok(None);
         }
         let Some(direct) = self.direct(plan)?.filter(|direct| direct.held.is_some()) else { return Ok(None) };

@@ -181,7 +181,7 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         sizes = None if self.own_sizes is None else self.own_sizes.borrow()
         fields = None if self.options.columns is None else self._variable
         skips = self.options.on_error == "skip"
-        count, chunks, together = self.whole_len(), self._item_chunks, self.source.takes_many
+        count, chunks, together = self.whole_len(), self._item_chunks, getattr(self.source, "takes_many", False)
         dataset = _native.Dataset.on_demand(reader, processes, whole, together, count, sizes, fields, skips, chunks)
         return dataset if self.selection is None else dataset.select(self.selection)
 
