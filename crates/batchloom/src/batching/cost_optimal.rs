@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::pool_rule::PoolRule;
 use super::sizes::round_up;
 use super::sorting::Sorting;
@@ -132,8 +132,8 @@ impl PoolRule for CostOptimal {
         self.sorting.oversize.cut(Sorted::new(pool.sizes), self.most(), |sizes| self.partition(sizes))
     }
 
-    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
-        self.sorting.samples_in_pool(self.max_tokens, shuffled, sizes)
+    fn samples_in_pool(&self, bounds: PoolBounds, sizes: Option<&Sizes>) -> u64 {
+        self.sorting.samples_in_pool(self.max_tokens, bounds, sizes)
     }
 
     fn takes_dimensions(&self) -> bool {

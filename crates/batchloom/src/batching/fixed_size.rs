@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::error::BatchingCause;
-use super::pool::{MOST, Shuffled, whole_batches};
+use super::pool::{MOST, PoolBounds, whole_batches};
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes, positive};
@@ -63,8 +63,8 @@ impl PoolRule for FixedSize {
         PoolBatches { places, ends: ends(self.batch_size, samples), ..PoolBatches::default() }
     }
 
-    fn samples_in_pool(&self, shuffled: Shuffled, _: Option<&Sizes>) -> u64 {
-        whole_batches(shuffled.limit(MOST, self.batch_size).min(MOST), self.batch_size)
+    fn samples_in_pool(&self, bounds: PoolBounds, _: Option<&Sizes>) -> u64 {
+        whole_batches(bounds.limit(MOST, self.batch_size).min(MOST), self.batch_size)
     }
 
     fn batch_size(&self) -> Option<u64> {

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use super::disjoint::{Conflicts, share_no_key};
 use super::error::BatchingCause;
 use super::keys::{Keys, count_by_key};
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::sizes::PoolSizes;
 use super::surplus::{Surplus, choose_samples};
 use super::{PoolBatches, PoolBudgets, Rule, Sizes, to_index, to_place};
@@ -213,7 +213,7 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             places = &places[..places.len() - rest];
         }
         let in_pool = match grouped.shuffled {
-            true => rule.samples_in_pool(Shuffled::of(places.len() as u64), grouped.counted),
+            true => rule.samples_in_pool(PoolBounds::of(places.len() as u64), grouped.counted),
             false => u64::MAX,
         };
         let in_pool = usize::try_from(in_pool).unwrap_or(usize::MAX).max(1);

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::pool::{LEAST_POOLS, MOST, Shuffled, whole_batches};
+use super::pool::{LEAST_POOLS, MOST, PoolBounds, whole_batches};
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, mix_places, positive};
@@ -62,9 +62,9 @@ impl PoolRule for LengthBuckets {
         }
     }
 
-    fn samples_in_pool(&self, shuffled: Shuffled, _: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, bounds: PoolBounds, _: Option<&Sizes>) -> u64 {
         match self.pool {
-            Pool::Auto => whole_batches(shuffled.limit(MOST, self.batch_size).min(MOST), self.batch_size),
+            Pool::Auto => whole_batches(bounds.limit(MOST, self.batch_size).min(MOST), self.batch_size),
             Pool::Of(batches) => batches.saturating_mul(self.batch_size),
             Pool::All => u64::MAX,
         }

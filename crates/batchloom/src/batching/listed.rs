@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::BatchingCause;
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes};
@@ -97,7 +97,7 @@ impl PoolRule for Listed {
         PoolBatches { places: self.samples.to_vec(), ends: self.ends.to_vec(), ..PoolBatches::default() }
     }
 
-    fn samples_in_pool(&self, _: Shuffled, _: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, _: PoolBounds, _: Option<&Sizes>) -> u64 {
         u64::MAX
     }
 

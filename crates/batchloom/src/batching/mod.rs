@@ -68,7 +68,7 @@ pub(crate) use pad_to::Rounding;
 pub use pad_to::{PadTo, Truncate};
 use parameters::positive;
 pub use pool::Pool;
-pub(crate) use pool::Shuffled;
+pub(crate) use pool::PoolBounds;
 pub(crate) use pool_batches::PoolBatches;
 use pool_batches::{to_index, to_place};
 pub(crate) use pool_budgets::PoolBudgets;

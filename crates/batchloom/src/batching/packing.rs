@@ -1,6 +1,6 @@
 //! `Packing`: bins of limited capacity, filled without padding.
 //!
-//! Best fit: each sample is put into the fullest bin that still has room for it. Shuffled samples are taken in the
+//! Best fit: each sample is put into the fullest bin that still has room for it. PoolBounds samples are taken in the
 //! random order of the epoch, after all samples above a quarter of a bin, the longest of them first: small samples then
 //! fill the gaps, and bins are new in every epoch. Otherwise samples are taken from the longest to the shortest. If full
 //! bins are to cost the same, large samples are put into bins by their squares: see `even_bins.rs`. Bins with several
@@ -15,7 +15,7 @@ use super::budget_parts::BudgetParts;
 use super::budgets::MaxTokens;
 use super::error::BatchingCause;
 use super::even_bins::{self, fill_evenly};
-use super::pool::{MOST, Shuffled, samples_in_batch};
+use super::pool::{MOST, PoolBounds, samples_in_batch};
 use super::pool_rule::PoolRule;
 use super::rests::{FilledRows, Part, RowLimits, cut_full_rows, fill_rows};
 use super::rows::{default_samples, group_rows};
@@ -438,7 +438,7 @@ impl PoolRule for Packing {
         }
     }
 
-    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, bounds: PoolBounds, sizes: Option<&Sizes>) -> u64 {
         match self.pool {
             Pool::Auto => {
                 let in_batch = match self.rows {
@@ -450,9 +450,9 @@ impl PoolRule for Packing {
                     ),
                 };
                 let wanted = MOST.max(self.samples_of_rows(sizes));
-                shuffled.limit(wanted, in_batch.saturating_mul(LEAST_BINS).min(wanted / 2))
+                bounds.limit(wanted, in_batch.saturating_mul(LEAST_BINS).min(wanted / 2))
             }
-            pool => pool.samples(1, shuffled),
+            pool => pool.samples(1, bounds),
         }
     }
 

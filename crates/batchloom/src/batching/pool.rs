@@ -77,34 +77,34 @@ impl Pool {
     }
 
     /// The number of samples in a pool of a rule with about `in_batch` samples in a batch.
-    pub(super) fn samples(self, in_batch: u64, shuffled: Shuffled) -> u64 {
+    pub(super) fn samples(self, in_batch: u64, bounds: PoolBounds) -> u64 {
         match self {
-            Self::Auto => shuffled.limit((shuffled.samples / LEAST_POOLS).min(MOST), in_batch),
+            Self::Auto => bounds.limit((bounds.samples / LEAST_POOLS).min(MOST), in_batch),
             Self::Of(count) => count,
             Self::All => u64::MAX,
         }
     }
 }
 
-/// The samples that are shuffled together.
+/// The facts that bound a pool whose size is left open.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shuffled {
-    /// The number of samples.
+pub(crate) struct PoolBounds {
+    /// The number of samples that are shuffled together.
     pub(crate) samples: u64,
-    /// The most samples of a pool whose size is left open: where samples are read in chunks, as many as few chunks hold.
-    pub(crate) most_in_pool: u64,
+    /// The most samples of a pool: where samples are read in chunks, as many as few chunks hold.
+    pub(crate) most: u64,
 }
 
-impl Shuffled {
-    /// Samples that limit no pool.
+impl PoolBounds {
+    /// The bounds of pools of samples in memory.
     pub(crate) fn of(samples: u64) -> Self {
-        Self { samples, most_in_pool: u64::MAX }
+        Self { samples, most: u64::MAX }
     }
 
     /// The size of a pool whose size is left open, where the rule would take `wanted` samples: two batches of `in_batch`
     /// samples at least.
     pub(super) fn limit(self, wanted: u64, in_batch: u64) -> u64 {
-        wanted.min(self.most_in_pool).max(in_batch.saturating_mul(LEAST_BATCHES)).max(1)
+        wanted.min(self.most).max(in_batch.saturating_mul(LEAST_BATCHES)).max(1)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::{Budgeted, Budgets, PoolBatches, PoolSizes, RowShape, Sizes};
 use crate::Result;
 
@@ -15,7 +15,7 @@ pub(super) trait PoolRule: Any {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches;
 
     /// The number of samples in a pool. `sizes` are the sizes of all samples of the dataset.
-    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64;
+    fn samples_in_pool(&self, bounds: PoolBounds, sizes: Option<&Sizes>) -> u64;
 
     /// The number of samples in a full batch; `None` if full batches differ in number.
     fn batch_size(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::BatchingCause;
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Budgeted, Budgets, PoolBatches, PoolSizes, RowShape, Sizes};
@@ -122,8 +122,8 @@ impl Rule {
         self.as_pool_rule().cut(pool)
     }
 
-    pub(crate) fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
-        self.as_pool_rule().samples_in_pool(shuffled, sizes)
+    pub(crate) fn samples_in_pool(&self, bounds: PoolBounds, sizes: Option<&Sizes>) -> u64 {
+        self.as_pool_rule().samples_in_pool(bounds, sizes)
     }
 
     pub(crate) fn batch_size(&self) -> Option<u64> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::error::BatchingCause;
-use super::pool::{Shuffled, samples_in_batch};
+use super::pool::{PoolBounds, samples_in_batch};
 use super::spelling::{Given, Spelling};
 use super::{Oversize, Pool, Sizes, positive};
 use crate::Result;
@@ -78,19 +78,19 @@ impl Sorting {
     }
 
     /// The number of samples in a pool, where `in_batch` fill a budget.
-    pub(super) fn samples_in_pool_of(&self, in_batch: Option<u64>, shuffled: Shuffled) -> u64 {
+    pub(super) fn samples_in_pool_of(&self, in_batch: Option<u64>, bounds: PoolBounds) -> u64 {
         let in_batch = [in_batch, self.max_samples].into_iter().flatten().min().unwrap_or(1);
-        self.pool.samples(in_batch, shuffled)
+        self.pool.samples(in_batch, bounds)
     }
 
     /// The number of samples in a pool.
     pub(super) fn samples_in_pool(
         &self,
         max_tokens: Option<u64>,
-        shuffled: Shuffled,
+        bounds: PoolBounds,
         sizes: Option<&Sizes>,
     ) -> u64 {
-        self.pool.samples(samples_in_batch(max_tokens, self.max_samples, sizes), shuffled)
+        self.pool.samples(samples_in_batch(max_tokens, self.max_samples, sizes), bounds)
     }
 
     /// The same options with pools of the default size, if a number was given.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::budgeted::samples_that_fill;
 use super::budgets::MaxTokens;
-use super::pool::Shuffled;
+use super::pool::PoolBounds;
 use super::pool_budgets::BudgetFacts;
 use super::pool_rule::PoolRule;
 use super::sizes::{PoolSizes, Union, round_up};
@@ -292,12 +292,12 @@ impl PoolRule for TokenBudget {
         }
     }
 
-    fn samples_in_pool(&self, shuffled: Shuffled, sizes: Option<&Sizes>) -> u64 {
+    fn samples_in_pool(&self, bounds: PoolBounds, sizes: Option<&Sizes>) -> u64 {
         match &self.max_tokens {
-            MaxTokens::One(max_tokens) => self.sorting.samples_in_pool(Some(*max_tokens), shuffled, sizes),
+            MaxTokens::One(max_tokens) => self.sorting.samples_in_pool(Some(*max_tokens), bounds, sizes),
             MaxTokens::Several(budgets) => {
                 let in_batch = sizes.and_then(|sizes| samples_that_fill(budgets, sizes));
-                self.sorting.samples_in_pool_of(in_batch, shuffled)
+                self.sorting.samples_in_pool_of(in_batch, bounds)
             }
         }
     }

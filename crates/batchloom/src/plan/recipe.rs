@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
-use crate::batching::{Budgeted, Cost, Grouping, PadTo, Rounding, Rule, SampleLabels, Shuffled, Sizes};
+use crate::batching::{Budgeted, Cost, Grouping, PadTo, PoolBounds, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, PerClass, Stream, Weighted};
 use crate::order::{self, CHUNKS_OPEN, ChunkWindow, Key, Order, Purpose, Shards, Shuffle};
 
@@ -224,7 +224,7 @@ impl Recipe {
         let is_part =
             self.options.shuffle == Shuffle::Samples || self.is_in_chunks() || !rule.looks_at_sizes();
         let in_pool = match is_part {
-            true => rule.samples_in_pool(self.shuffled(in_shard), self.sizes_for_rule()).min(in_shard),
+            true => rule.samples_in_pool(self.pool_bounds(in_shard), self.sizes_for_rule()).min(in_shard),
             false => in_shard,
         };
         // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
@@ -234,10 +234,9 @@ impl Recipe {
         }
     }
 
-    /// The samples that are shuffled together, where a shard has `in_shard`. With chunks, a pool whose size is left open
-    /// takes what a quarter of the open chunks hold, so that its chunks fit beside the window
-    /// into memory that was given for chunks.
-    fn shuffled(&self, in_shard: u64) -> Shuffled {
+    /// The bounds of pools where a shard has `in_shard` samples. With chunks, a pool takes at most what a quarter of the
+    /// open chunks hold, so that its chunks fit beside the window into memory that was given for chunks.
+    fn pool_bounds(&self, in_shard: u64) -> PoolBounds {
         let (chunks, open) = match (&self.options.chunks, &self.options.mix) {
             (Some(chunks), _) => (chunks.len(), self.options.chunks_open.unwrap_or(CHUNKS_OPEN)),
             (None, Some(mix)) => mix.count_chunks(),
@@ -246,12 +245,9 @@ impl Recipe {
         match open < chunks {
             true => {
                 let in_slot = self.samples.div_ceil(chunks - open + 1);
-                Shuffled {
-                    samples: in_shard,
-                    most_in_pool: in_slot.saturating_mul((open / POOL_SHARE).max(1)),
-                }
+                PoolBounds { samples: in_shard, most: in_slot.saturating_mul((open / POOL_SHARE).max(1)) }
             }
-            false => Shuffled::of(in_shard),
+            false => PoolBounds::of(in_shard),
         }
     }
 
