@@ -56,7 +56,7 @@ def of_loom(
 
 def of_opened(rows: datasets.Dataset, *, shuffle: bool = True) -> Epochs:
     """Use batchloom over the tables of the set."""
-    loader = batchloom.DataLoader(batchloom.open(rows), BATCH, shuffle=shuffle)
+    loader = batchloom.DataLoader(batchloom.open(rows), BATCH, shuffle=shuffle, output="torch")
     return lambda: loader
 
 
