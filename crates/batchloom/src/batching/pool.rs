@@ -27,8 +27,8 @@ const LEAST_BATCHES: u64 = 2;
 pub enum Pool {
     /// As many as keep batches new in every epoch: a quarter of the samples that are shuffled together, at most 16 384
     /// and at least two batches. [`LengthBuckets`](super::LengthBuckets) and [`Packing`](super::Packing), which have
-    /// other means to the same end, take up to 16 384. Where samples are read in chunks, at most as many as a quarter of
-    /// the open chunks hold: the chunks of a pool are held at the same time.
+    /// other means to the same end, take up to 16 384. Where samples are read in chunks, a pool holds at most the samples
+    /// of a quarter of the open chunks: the chunks of a pool are held at the same time.
     #[default]
     Auto,
     /// This many, in the unit of the rule: samples, or batches for [`LengthBuckets`](super::LengthBuckets).
@@ -91,7 +91,7 @@ impl Pool {
 pub(crate) struct PoolBounds {
     /// The number of samples that are shuffled together.
     pub(crate) samples: u64,
-    /// The most samples of a pool: where samples are read in chunks, as many as few chunks hold.
+    /// The most samples of a pool: where samples are read in chunks, the samples of a few of them.
     pub(crate) most: u64,
 }
 
