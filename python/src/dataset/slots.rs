@@ -246,8 +246,8 @@ fn put_ticket(object: &Bound<'_, PyAny>, ticket: i64, slot: &mut [u8]) -> bool {
     fits
 }
 
-/// The memory of a tensor of torch as an array of NumPy, or as a scalar if the slot is one: that takes a tenth of the time
-/// of DLPack. `None` for anything else, and for what NumPy cannot show, such as a tensor that has a gradient.
+/// The memory of a tensor of torch as an array of NumPy, or as a scalar if the slot is one, which is quicker than
+/// DLPack. `None` for anything else, and for what NumPy cannot show, such as a tensor that has a gradient.
 fn show_tensor<'py>(part: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Option<Bound<'py, PyAny>>> {
     static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = part.py();
