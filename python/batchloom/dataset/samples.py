@@ -155,6 +155,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
         batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
+        holds_interpreter: ``True`` if reading them holds the interpreter, so that one thread reads faster than several.
     """
 
     selection: _native.Selection | None = None
@@ -166,6 +167,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     has_next_tokens: bool = False
     is_formed_without_torch: bool = False
     is_in_chunks: ClassVar[bool] = False
+    holds_interpreter: bool = False
 
     def __len__(self) -> int:
         """Return the number of samples."""
