@@ -23,6 +23,7 @@ PACKAGES = (
     *("scipy", "pillow", "torchvision", "spdl-core"),
     *("transformers", "tokenizers", "trl", "verl", "datasets", "pyarrow", "lhotse", "numba"),
     *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
+    *("mosaicml-streaming", "array-record"),
     *("neuralforecast", "darts", "pytorch-forecasting", "pandas"),
 )
 

@@ -10,7 +10,8 @@ of 1024, beside one file. ``taken``: the time in which a dataset takes 10 millio
 1000 at a time and mixed in windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``:
 files as people have them, opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples
 of, beside ``datasets`` streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and
-``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). It draws the
+``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``:
+rows of 1 KB, which MosaicML streaming, litData and grain read from files of their own (own_files.py). It draws the
 window (pictures.py). Each part has a file of results. Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
@@ -43,6 +44,7 @@ from bench.harness.record import pictures_folder, write
 from bench.harness.report import report
 from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
 from bench.storage.files import measure_columns, measure_lines, measure_parquet, measure_token_lists
+from bench.storage.own_files import measure_peers
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
 from bench.storage.tars import measure_folder, measure_tars
@@ -217,6 +219,7 @@ PARTS = {
     "texts": measure_texts,
     "tars": measure_tars,
     "folder": measure_folder,
+    "peers": measure_peers,
 }
 
 
