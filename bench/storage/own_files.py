@@ -4,8 +4,8 @@
 chunks, grain records of ArrayRecord, and batchloom the same rows from Parquet (zstd), Arrow and NumPy. Promises:
 
 - Every way makes batches of 64 with the values of the file, each row once: all values are compared first.
-- A peer shuffles as it does by default. It runs whole epochs, without workers or with two: the faster of both, by the
-  epoch in which its values were compared.
+- A peer shuffles as it does by default, and litData also so that it mixes the rows of a chunk.
+- A peer runs without workers or with two: the faster of both, by the epoch in which its values were compared.
 - Files, and a loader over them, are opened anew in each epoch that is timed.
 - How far rows are mixed is counted: the mean number of blocks of 1000 rows of the file in a batch, at most 64.
 - A peer that is not installed is left out, with a line.
@@ -33,7 +33,8 @@ from bench.harness.report import report
 from bench.storage.peers import BATCH, PER_BATCH, SEED, WIDTH
 
 ROWS, GROUP, LABELS = 200_000, 8192, 1000
-MOSAIC, LITDATA, GRAIN = "MosaicML streaming, MDS", "litData, chunks", "grain, ArrayRecord"
+MOSAIC, GRAIN = "MosaicML streaming, MDS", "grain, ArrayRecord"
+LITDATA, WHOLE_CHUNKS = "litData, blocks of 256 rows shuffled", "litData, chunks of 64 MB shuffled"
 ARROW, NUMPY = "batchloom, Arrow", "batchloom, NumPy"
 RECORD = numpy.dtype([("x", numpy.float32, WIDTH), ("number", numpy.int64), ("label", numpy.int64)])
 BOUND = 30.0
@@ -137,17 +138,24 @@ def write_litdata(folder: Path) -> str:
     """Write chunks of litData."""
     import litdata
 
-    path = folder / "x.npy"
-    row, numbers = functools.partial(row_of, path=path), list(range(len(vectors(path))))
-    litdata.optimize(row, numbers, str(folder / "litdata"), num_workers=1, chunk_bytes="64MB", verbose=False)
-    return str(folder / "litdata")
+    path, out = folder / "x.npy", folder / "litdata"
+    if not out.exists():
+        row, numbers = functools.partial(row_of, path=path), list(range(len(vectors(path))))
+        litdata.optimize(row, numbers, str(out), num_workers=1, chunk_bytes="64MB", verbose=False)
+    return str(out)
 
 
-def open_litdata(source: str, workers: int) -> Loader:
-    """Return litData's loader."""
+def open_litdata(source: str, workers: int, **options: Any) -> Loader:
+    """Return litData's loader, by default with its shuffle of blocks of 256 neighbours, and of the rows in each."""
     from litdata import StreamingDataLoader, StreamingDataset
 
-    return StreamingDataLoader(StreamingDataset(source, shuffle=True), batch_size=BATCH, num_workers=workers)
+    dataset = StreamingDataset(source, shuffle=True, **options)
+    return StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers)
+
+
+def open_whole_chunks(source: str, workers: int) -> Loader:
+    """Return litData's loader with the rows of each chunk shuffled, which is fastest if chunks are decoded whole."""
+    return open_litdata(source, workers, item_shuffle_window="full", batch_decode="all")
 
 
 def write_records(folder: Path) -> str:
@@ -213,8 +221,21 @@ WAYS = (
     Way(NUMPY, write_numpy, open_loom, workers=(0,)),
     Way(MOSAIC, write_mosaic, open_mosaic),
     Way(LITDATA, write_litdata, open_litdata),
+    Way(WHOLE_CHUNKS, write_litdata, open_whole_chunks),
     Way(GRAIN, write_records, GrainLoader),
 )
+
+
+def write_all(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Write the files of each way; return what opens them, and the reasons why some peers cannot be measured."""
+    sources, missing = {}, {}
+    for way in WAYS:
+        progress(f"peers: writing {way.name}")
+        try:
+            sources[way.name] = way.write(folder)
+        except ImportError as error:
+            missing[way.name] = f"not installed: {error}"
+    return sources, missing
 
 
 def numbers_of(batches: Iterable[Any]) -> Any:
@@ -285,16 +306,13 @@ def measure_peers(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     """Measure rows that each library reads from files of its own."""
     x = numpy.random.default_rng(SEED).standard_normal((round(ROWS * scale), WIDTH), numpy.float32)
     numpy.save(folder / "x.npy", x)
-    candidates, makes, missing = [], {}, {}
+    sources, missing = write_all(folder)
+    candidates, makes = [], {}
     for way in WAYS:
-        progress(f"peers: writing {way.name}")
-        try:
-            source = way.write(folder)
-        except ImportError as error:
-            missing[way.name] = f"not installed: {error}"
+        if way.name in missing:
             continue
-        facts = fastest_workers(way, source, x)
-        makes[way.name] = functools.partial(way.open, source, facts["workers"])
+        facts = fastest_workers(way, sources[way.name], x)
+        makes[way.name] = functools.partial(way.open, sources[way.name], facts["workers"])
         candidates.append(candidate(way, makes[way.name], facts))
 
     timings = interleave("peers", candidates, rounds)
