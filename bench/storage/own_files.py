@@ -32,7 +32,7 @@ from bench.harness.measure import LOOM, Candidate, exhaust, interleave, progress
 from bench.harness.report import report
 from bench.storage.peers import BATCH, PER_BATCH, SEED, WIDTH
 
-ROWS, GROUP, LABELS = 200_000, 8192, 1000
+ROWS, GROUP, LABELS, PER_FILE = 200_000, 8192, 1000, 2000
 MOSAIC, GRAIN = "MosaicML streaming, MDS", "grain, ArrayRecord"
 LITDATA, WHOLE_CHUNKS = "litData, blocks of 256 rows shuffled", "litData, chunks of 64 MB shuffled"
 ARROW, NUMPY = "batchloom, Arrow", "batchloom, NumPy"
@@ -158,20 +158,25 @@ def open_whole_chunks(source: str, workers: int) -> Loader:
     return open_litdata(source, workers, item_shuffle_window="full", batch_decode="all")
 
 
-def write_records(folder: Path) -> str:
-    """Write records, each one apart, as grain wants them to be read at random."""
+def write_records(folder: Path) -> list[str]:
+    """Write records, each one apart, as grain wants them to be read at random.
+
+    They lie in files of 2000, as a read takes longer the more records its file has.
+    """
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    path = str(folder / "rows.array_record")
-    writer = ArrayRecordWriter(path, "group_size:1")
     values = columns(folder)
     records = numpy.empty(len(values["x"]), RECORD)
     for name, column in values.items():
         records[name] = column
-    for record in records:
-        writer.write(record.tobytes())
-    writer.close()
-    return path
+    paths = []
+    for first in range(0, len(records), PER_FILE):
+        paths.append(str(folder / f"rows-{first:06}.array_record"))
+        writer = ArrayRecordWriter(paths[-1], "group_size:1")
+        for record in records[first : first + PER_FILE]:
+            writer.write(record.tobytes())
+        writer.close()
+    return paths
 
 
 def parse(record: bytes) -> dict[str, Any]:
@@ -186,14 +191,14 @@ class GrainLoader:
     Without workers it has no threads, either, which is faster where files are in memory.
     """
 
-    def __init__(self, source: str, workers: int) -> None:
+    def __init__(self, source: list[str], workers: int) -> None:
         import grain
 
         if workers:
             from absl import flags
 
             flags.FLAGS.mark_as_parsed()  # else grain's workers do not start in a program without absl
-        rows = grain.MapDataset.source(grain.sources.ArrayRecordDataSource([source]))
+        rows = grain.MapDataset.source(grain.sources.ArrayRecordDataSource(source))
         batches = rows.shuffle(seed=SEED).map(parse).batch(BATCH)
         if workers:
             options = grain.MultiprocessingOptions(num_workers=workers)
