@@ -29,6 +29,7 @@ import pyarrow.parquet
 
 from bench.harness.claims import Claim
 from bench.harness.measure import LOOM, Candidate, exhaust, interleave, progress
+from bench.harness.processes import elsewhere
 from bench.harness.report import report
 from bench.storage.peers import BATCH, PER_BATCH, SEED, WIDTH
 
@@ -135,14 +136,21 @@ def open_mosaic(source: str, workers: int) -> Loader:
 
 
 def write_litdata(folder: Path) -> str:
-    """Write chunks of litData."""
+    """Write chunks of litData, in a process of its own: it changes how processes start from then on."""
+    import litdata  # noqa: F401  # raised here if it is missing
+
+    if not (folder / "litdata").exists():
+        elsewhere(optimize, folder)
+    return str(folder / "litdata")
+
+
+def optimize(folder: Path) -> None:
+    """Write chunks of litData by its own processes."""
     import litdata
 
-    path, out = folder / "x.npy", folder / "litdata"
-    if not out.exists():
-        row, numbers = functools.partial(row_of, path=path), list(range(len(vectors(path))))
-        litdata.optimize(row, numbers, str(out), num_workers=1, chunk_bytes="64MB", verbose=False)
-    return str(out)
+    path = folder / "x.npy"
+    row, numbers = functools.partial(row_of, path=path), list(range(len(vectors(path))))
+    litdata.optimize(row, numbers, str(folder / "litdata"), num_workers=1, chunk_bytes="64MB", verbose=False)
 
 
 def open_litdata(source: str, workers: int, **options: Any) -> Loader:
