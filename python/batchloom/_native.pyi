@@ -20,6 +20,7 @@ __all__ = [
     "Iteration",
     "JsonLines",
     "Loader",
+    "MappedPages",
     "ParquetFiles",
     "PartEnd",
     "PlacementRequest",
@@ -342,6 +343,13 @@ class ChunkedTensor:
     @property
     def chunks(self) -> list[Tensor]: ...
     def __len__(self) -> int: ...
+
+@final
+class MappedPages:
+    def __new__(cls, arrays: Sequence[Tensor | ChunkedTensor], limit: int, page: int) -> MappedPages: ...
+    @property
+    def mapped(self) -> int: ...
+    def release(self) -> None: ...
 
 @final
 class Column:

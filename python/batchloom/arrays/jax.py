@@ -57,10 +57,6 @@ def can_change(array: Any) -> bool:
     return False
 
 
-def release(arrays: Iterable[Any], before: int | None) -> None:
-    """Do nothing: arrays of JAX lie in no memory map."""
-
-
 def require(dtype: str, label: str) -> None:
     """Accept every type, and warn once in a process where JAX narrows one."""
     narrowed = _find_narrower_type(dtype)

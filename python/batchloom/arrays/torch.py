@@ -86,11 +86,6 @@ def can_change(array: torch.Tensor) -> bool:
     return True
 
 
-def release(arrays: Iterable[torch.Tensor], before: int | None) -> int | None:
-    """Leave memory maps as they are: torch does not tell which tensors lie in one."""
-    return None
-
-
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Return the address and the layout of an array."""
     return array.data_ptr(), tuple(array.shape), array.stride()

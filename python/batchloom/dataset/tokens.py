@@ -247,6 +247,7 @@ class TokenSamples(StoredSamples):
     """
 
     unit = "document"
+    reads_once = True
 
     def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
         self.seq_len, self.options = seq_len, options
@@ -343,15 +344,6 @@ class TokenSamples(StoredSamples):
     @override
     def engine(self) -> _native.Dataset:
         return self._engine.dataset()
-
-    def check(self) -> None:
-        """Raise if the tokens were resized or moved since they were borrowed; unmap pages that a memory map has read.
-
-        Raises:
-            DataError: The array of tokens changed.
-        """
-        super().check()
-        self.field.release()
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:

@@ -467,6 +467,7 @@ class WindowSamples(StoredSamples):
     def with_series(self, series: Series) -> WindowSamples:
         """Return the same windows over other series."""
         windows = WindowSamples(series, self.shape, self.part)
+        windows.memory = self.memory
         return windows if self.selection is None else windows.select(self.selection)
 
     def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:
