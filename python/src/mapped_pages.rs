@@ -1,10 +1,10 @@
 //! The pages of mapped files that arrays lie in: unmapped once more of them are in memory than a limit allows.
 //!
 //! Arrays of any framework lie in such maps: the addresses of their elements are looked up among the maps of the process,
-//! whoever made them. Only the mapping goes. The pages stay in the system's cache, and are mapped again when they are
+//! whoever made them. The pages stay in the system's cache, and are mapped again when they are
 //! read.
 //!
-//! Promises: no value changes, because only pages are unmapped that are those of a file. Maps that are copied on writing
+//! Promises: no value changes, because only pages of files are unmapped. Maps that are copied on writing
 //! have changes in memory alone, so a private map is left as it is unless it is read-only and the system counts no page
 //! of its own in it. A look at the memory takes a microsecond.
 //!
@@ -112,7 +112,7 @@ impl MappedPages {
         }
     }
 
-    /// The maps that elements lie in and whose pages are all those of a file, as they are now.
+    /// The maps that elements lie in, as they are now: those without a page that is in memory alone.
     fn maps(&self) -> Vec<Range<usize>> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let mut found: Vec<_> =
@@ -215,7 +215,7 @@ impl PageCount {
     }
 }
 
-/// Unmaps the pages of a map that are all those of its file.
+/// Unmaps the pages of a map, all of them pages of its file.
 #[cfg(target_os = "linux")]
 fn unmap(map: &Range<usize>) {
     use std::ffi::{c_int, c_void};
