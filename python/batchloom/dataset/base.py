@@ -245,10 +245,22 @@ def refresh(dataset: Kind) -> Kind:
     return dataset if now is before else with_samples(dataset, now)
 
 
-def join_datasets(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
-    """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
+def join_datasets(
+    datasets: Sequence[Dataset[Any]], *, source: bool, labels: Sequence[str] | None = None
+) -> Dataset[Any]:
+    """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for.
+
+    Args:
+        datasets: The datasets, in order.
+        source: ``True`` if batches hold the number of the dataset of each sample.
+        labels: The names of the datasets in messages; ``None`` for their numbers.
+
+    Raises:
+        ArgumentError: They differ in kind, in a field or in an option.
+    """
     held = [samples_of(each) for each in datasets if isinstance(each, Dataset)]
     first = next((each for each in held if each.is_in_chunks), held[0])
+    first.require_alike(datasets, labels or [f"dataset {number}" for number in range(len(datasets))])
     dataset: Dataset[Any] = first.join(datasets, source=source)
     return dataset
 

@@ -75,7 +75,8 @@ class Mixture:
         choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         datasets = tuple(sources.values())
         require_datasets(datasets)
-        dataset, counts = join_datasets(datasets, source=True), [len(each) for each in datasets]
+        dataset = join_datasets(datasets, source=True, labels=[f"source {name!r}" for name in names])
+        counts = [len(each) for each in datasets]
         changes, shares = _changes(schedule, names), None
         if changes and changes[0][0] == 0:
             if weights is not None:

@@ -229,6 +229,17 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
         return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
 
+    def require_alike(self, datasets: Sequence[Any], labels: Sequence[str]) -> None:
+        """Refuse datasets that cannot be put together with these samples, as far as is known before a sample is read.
+
+        Args:
+            datasets: The datasets, in order.
+            labels: Their names in messages.
+
+        Raises:
+            ArgumentError: They differ in a field or in an option.
+        """
+
     @abstractmethod
     def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
         """Return the dataset of the samples of several datasets, the first of which holds these.
