@@ -13,7 +13,7 @@ from batchloom.arguments import byte_count, integer, resolve_index
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.dataset.samples import Recipe, Samples, restore_samples
-from batchloom.dataset.selection import read_selection, split
+from batchloom.dataset.selection import read_selection, refuse_unnamed, split
 from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts, read_counts
 from batchloom.samples.sizes import HasSizes, NamedSizes
@@ -95,13 +95,14 @@ class Dataset(HasSizes, Generic[Form]):
         """Return a dataset of the first samples: of all, if there are fewer."""
         return self.select(slice(integer("samples", samples, least=1)))
 
-    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+    def split(self, /, *unnamed: Any, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
         """Split the samples in parts: ``train, val = dataset.split(train=0.8, val=0.2)``.
 
         Each sample is in one part at most, and whole: a group with all of its rows, a document with all of its tokens.
         A part holds its samples in the order of the data, and shares the data.
 
         Args:
+            unnamed: Nothing: parts have names.
             seed: The seed by which samples are drawn; ``None`` makes parts of neighbours.
             stratify: A class for each sample, or the field that holds it: every part has its share of each class, to
                 one or two samples.
@@ -112,9 +113,10 @@ class Dataset(HasSizes, Generic[Form]):
             A dataset for each part, in the order of their names.
 
         Raises:
-            ArgumentError: A part is neither a share nor a number, or parts are of both kinds.
+            ArgumentError: A part is neither a share nor a number, or has no name, or parts are of both kinds.
             DataError: Parts hold more than all samples; a part holds none; classes are not one for each sample.
         """
+        refuse_unnamed(unnamed)
         samples = self._samples
         strata = samples.classes("stratify", stratify) if isinstance(stratify, str | int) else stratify
         chosen = split(samples.selectable, seed, strata, parts)

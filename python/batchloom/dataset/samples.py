@@ -161,8 +161,8 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
         batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
         memory: The bytes of memory maps that may be in memory; ``None`` where no number was given.
-        reads_once: ``True`` if an epoch reads each page of a map about once, so that pages are unmapped without a number
-            that was given. Rows in random order come back to each page, and to map it again takes longer than a row.
+        reads_once: ``True`` if an epoch reads each page of a map about once: pages are unmapped then even where no
+            number was given. Rows in random order read a page many times, and mapping it again takes longer than a row.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
     """
 

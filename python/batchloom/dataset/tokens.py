@@ -22,6 +22,7 @@ from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
+from batchloom.dataset.selection import refuse_unnamed
 from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.device.data import DeviceData
@@ -214,7 +215,8 @@ class TokenDataset(Dataset[Tuples]):
         return bool(self._samples.options["jitter"])
 
     @override
-    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+    def split(self, /, *unnamed: Any, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+        refuse_unnamed(unnamed)
         if self._samples.selectable < 2:
             raise DataError(
                 "the tokens are one document, and split() divides documents; expected documents=, or a slice of the "

@@ -243,8 +243,8 @@ def require_same_fields(found: Sequence[tuple[str, Mapping[str, str] | None]]) -
         other = next((name for name in expected if types[name] != expected[name]), None)
         if other is not None:
             raise ArgumentError(
-                f"field {other!r} has {expected[other]} in {first} and {types[other]} in {label}; expected one type, or "
-                "columns= without it"
+                f"field {other!r} has {expected[other]} in {first} and {types[other]} in {label}; expected one type, "
+                "or columns= without it"
             )
 
 

@@ -62,6 +62,6 @@ def require_same_limits(windows: Iterable[tuple[str, WindowSize]]) -> None:
     unlimited = next((each for each in sizes if each[1].memory is None), None)
     if limited is not None and unlimited is not None:
         raise ArgumentError(
-            f"{limited[0]} has memory={limited[1].memory}, and {unlimited[0]} has none; expected memory= for each or for "
-            "none: chunks of all lie in the sum of it (an array in memory is a chunk of its nbytes)"
+            f"{limited[0]} has memory={limited[1].memory}, and {unlimited[0]} has none; expected memory= for each or "
+            "for none: chunks of all lie in the sum of it (an array in memory is a chunk of its nbytes)"
         )
