@@ -73,6 +73,7 @@ def interpreter():
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
         assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         assert "Exception ignored" not in done.stderr, done.stderr
+        assert "leaked" not in done.stderr, done.stderr
         return done.stdout
 
     return run

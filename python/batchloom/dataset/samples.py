@@ -164,6 +164,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         reads_once: ``True`` if an epoch reads each page of a map about once: pages are unmapped then even where no
             number was given. Rows in random order read a page many times, and mapping it again takes longer than a row.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
+        holds_interpreter: ``True`` if reading them holds the interpreter, so that one thread reads faster than several.
     """
 
     selection: _native.Selection | None = None
@@ -177,6 +178,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     has_next_tokens: bool = False
     is_formed_without_torch: bool = False
     is_in_chunks: ClassVar[bool] = False
+    holds_interpreter: bool = False
 
     def __len__(self) -> int:
         """Return the number of samples."""

@@ -64,9 +64,9 @@ class DeliveryOptions:
             step and the field. The check copies the rows of each batch and compares them, for debugging; batches that
             own their memory have none. BATCHLOOM_CHECK=1 in the environment turns ``"views"`` into ``"checked"``.
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
-            each core, at most 8 (16 where blocks are streamed to a device), or for one in a worker of a torch
-            ``DataLoader``. With one, a separate thread forms blocks. An epoch of less than 512 KiB is formed by the
-            consumer alone.
+            each core, at most 8 (16 where blocks are streamed to a device). ``None`` is one thread in a worker of a
+            torch ``DataLoader``, and for plain rows of ``datasets``, which are read by code that holds the interpreter.
+            With one, a separate thread forms blocks. An epoch of less than 512 KiB is formed by the consumer alone.
         prefetch: The number of blocks that are formed ahead of the block in use (for samples on demand: of batches);
             ``None`` for 2, or 1 where a batch is larger than a block of 2 MiB (on demand: than 32 MiB). With 0, a block
             is formed when it is needed, by all threads, in the memory of the last block if nothing holds that.

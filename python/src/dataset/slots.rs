@@ -10,7 +10,7 @@ use batchloom::order::RunEpoch;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::dlpack::{Lent, Tensor, copy_array, copy_scalar, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
@@ -137,6 +137,11 @@ impl Memory {
         let start = place.checked_mul(bytes)?;
         self.field(field)?.get_mut(start..start.checked_add(bytes)?)
     }
+
+    /// The slots of the first `count` samples in a field, one after the other.
+    fn slots(&mut self, field: usize, count: usize, bytes: usize) -> Option<&mut [u8]> {
+        self.field(field)?.get_mut(..count.checked_mul(bytes)?)
+    }
 }
 
 impl std::fmt::Debug for Memory {
@@ -177,12 +182,7 @@ impl Slots {
                     objects.push(part);
                     put_ticket(part, ticket, slot)
                 }
-                kind => {
-                    let shown =
-                        if kind == PartKind::Torch { show_tensor(part, &writer.shape)? } else { None };
-                    let of_numpy = kind == PartKind::NumPy || shown.is_some();
-                    put(py, shown.as_ref().unwrap_or(part), writer, of_numpy, slot)?
-                }
+                kind => put(part, writer, kind, slot)?,
             };
             if !is_put {
                 return Ok(false);
@@ -191,6 +191,45 @@ impl Slots {
         drop(memory);
         if !objects.is_empty() {
             table.set_item(ticket, PyTuple::new(py, objects)?)?;
+        }
+        Ok(true)
+    }
+
+    /// Puts all samples into their slots: a dict of columns has, for each part of a sample, an array `[samples, ..slot]`
+    /// or a list. Their texts go into `table`, under the ticket of each sample. Returns false, with `table` as it was,
+    /// if that takes more than copying arrays of the expected types and shapes.
+    #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+    fn put_columns(
+        &self,
+        py: Python<'_>,
+        columns: &Bound<'_, PyDict>,
+        tickets: Vec<i64>,
+        table: &Bound<'_, PyDict>,
+    ) -> PyResult<bool> {
+        let plan = self.plan.get();
+        let Some(parts) = plan.arrays(columns) else { return Ok(false) };
+        let mut objects = Vec::new();
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((field, writer), part) in plan.writers.iter().enumerate().zip(&parts) {
+            let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
+            let Some(slots) = memory.slots(field, tickets.len(), bytes) else { return Ok(false) };
+            let kind = plan.kinds[field];
+            let is_put = match part.cast_exact::<PyList>() {
+                Ok(list) => put_list(list, writer, kind, &tickets, slots)?,
+                Err(_) => put_column(part, writer, kind, tickets.len(), slots)?,
+            };
+            if !is_put {
+                return Ok(false);
+            }
+            if kind == PartKind::Object {
+                objects.push(part);
+            }
+        }
+        drop(memory);
+        for (place, ticket) in tickets.iter().enumerate().filter(|_| !objects.is_empty()) {
+            let held: Vec<_> =
+                objects.iter().map(|column| column.get_item(place)).collect::<PyResult<_>>()?;
+            table.set_item(ticket, PyTuple::new(py, held)?)?;
         }
         Ok(true)
     }
@@ -258,15 +297,51 @@ fn show_tensor<'py>(part: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Optio
     if shape.is_empty() { array.get_item(PyTuple::empty(py)).map(Some) } else { Ok(Some(array)) }
 }
 
+/// Puts an array that has the values of all samples into their slots, as [`put`] does.
+fn put_column(
+    column: &Bound<'_, PyAny>,
+    writer: &SlotWriter,
+    kind: PartKind,
+    samples: usize,
+    slots: &mut [u8],
+) -> PyResult<bool> {
+    let shape = [&[samples], writer.shape.as_slice()].concat();
+    let shown = if kind == PartKind::Torch { show_tensor(column, &shape)? } else { None };
+    let of_numpy = kind == PartKind::NumPy || shown.is_some();
+    Ok(of_numpy && copy_array(column.py(), shown.as_ref().unwrap_or(column), writer.dtype, &shape, slots))
+}
+
+/// Puts a list that has a part of each sample into their slots, as [`put`] and [`put_ticket`] do.
+fn put_list(
+    list: &Bound<'_, PyList>,
+    writer: &SlotWriter,
+    kind: PartKind,
+    tickets: &[i64],
+    slots: &mut [u8],
+) -> PyResult<bool> {
+    let bytes = slots.len() / tickets.len().max(1);
+    if list.len() != tickets.len() || bytes == 0 {
+        return Ok(false);
+    }
+    for ((part, &ticket), slot) in list.iter().zip(tickets).zip(slots.chunks_exact_mut(bytes)) {
+        let is_put = match kind {
+            PartKind::Object => put_ticket(&part, ticket, slot),
+            kind => put(&part, writer, kind, slot)?,
+        };
+        if !is_put {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Copies an array, or a number, into a slot. Returns false if it is not of the expected type and shape, or of a kind
 /// that takes more than a copy.
-fn put(
-    py: Python<'_>,
-    array: &Bound<'_, PyAny>,
-    writer: &SlotWriter,
-    of_numpy: bool,
-    slot: &mut [u8],
-) -> PyResult<bool> {
+fn put(part: &Bound<'_, PyAny>, writer: &SlotWriter, kind: PartKind, slot: &mut [u8]) -> PyResult<bool> {
+    let py = part.py();
+    let shown = if kind == PartKind::Torch { show_tensor(part, &writer.shape)? } else { None };
+    let of_numpy = kind == PartKind::NumPy || shown.is_some();
+    let array = shown.as_ref().unwrap_or(part);
     let number = match writer.dtype {
         DType::I64 if array.is_exact_instance_of::<PyInt>() => match array.extract::<i64>() {
             Ok(number) => number.to_ne_bytes(),

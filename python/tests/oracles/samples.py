@@ -3,6 +3,7 @@
 These processes import what the module does: functions that take torch, which is slow to import, are in `draws`.
 """
 
+import multiprocessing
 import os
 import random
 import signal
@@ -175,3 +176,10 @@ def draws_of_another_generator(number):
 def many_arrays(number):
     """A sample of thousands of arrays."""
     return tuple(numpy.full(1, number + place) for place in range(3000))
+
+
+def hold_lock(number):
+    """The number; the process holds a lock from then on, as libraries do."""
+    global held
+    held = multiprocessing.Lock()
+    return number

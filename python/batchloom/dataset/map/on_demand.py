@@ -66,6 +66,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
+        in_threads = self.options.workers == "threads"
+        self.holds_interpreter = in_threads and getattr(source, "holds_interpreter", False)
         self._variable = self._name_variable(LateFieldNames())
         self.own_sizes = read_named_sizes(sizes, self.sizes_name, len(source))
         if self.own_sizes is not None:

@@ -7,11 +7,14 @@ lies in memory that both map. Only layouts and errors are pickled.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import mmap
 import os
+import socket
 import sys
 import tempfile
+import time
 import weakref
 from contextlib import suppress
 from multiprocessing import get_context, reduction
@@ -28,6 +31,9 @@ from batchloom.errors import ArgumentError
 
 # Modules that take long to import, which most functions use: the server of processes imports those that are here too.
 SHARED = ("numpy", "torch", "batchloom.dataset.map.worker")
+
+# Seconds in which processes end by themselves, before they are ended by a signal.
+PATIENCE = 0.5
 
 # The process that has the server. One that was forked from it cannot ask that server for processes.
 _PROCESS = os.getpid()
@@ -140,6 +146,7 @@ class Starter:
         self.segments: dict[int, Segment] = {}
         self._process = os.getpid()
         self._workers: list[Worker] = []
+        _starters.add(self)
         if isinstance(choose_context(), ForkServerContext):
             ensure_running()  # the server imports while the program goes on
 
@@ -152,10 +159,23 @@ class Starter:
         return worker
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, together."""
         if self._process == os.getpid():
             for worker in self._workers:
-                worker.close()
+                worker.hang_up()
+            end = time.monotonic() + PATIENCE
+            for worker in self._workers:
+                worker.close(max(0, end - time.monotonic()))
+
+
+_starters: weakref.WeakSet[Starter] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End all processes before `multiprocessing` does so by signals, at the end of the interpreter."""
+    for starter in list(_starters):
+        starter.close()
 
 
 class Worker:
@@ -224,11 +244,21 @@ class Worker:
         self.close()
         return message, number
 
-    def close(self) -> None:
-        """End the process."""
+    def hang_up(self) -> None:
+        """End the connection for both its users: a process that waits for a request ends by itself."""
+        with suppress(Exception), socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self, patience: float = 0) -> None:
+        """End the process: by a signal if it does not end by itself within some seconds.
+
+        A process that ends by itself removes what libraries made there, such as semaphores.
+        """
+        self.hang_up()
         with suppress(Exception):
             self._connection.close()
         with suppress(Exception):
+            self._process.join(patience)
             self._process.terminate()
             self._process.join(5)
 

@@ -13,6 +13,7 @@ from batchloom.dataset.map.source import (
     SampleSource,
     describe_error,
     make_sample_error,
+    rows_of,
 )
 from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
@@ -43,6 +44,7 @@ class SampleReader:
     ) -> None:
         self.source, self.functions, self.whole = source, dict(functions or {}), whole
         self.named, self.floats = named, floats
+        self._read_columns = getattr(source, "read_columns", None)
         self._whole_takes_rng = whole is not None and takes_rng("collate", whole, "samples")
         self.structures = Structures(floats, whole=whole is not None)
 
@@ -175,7 +177,14 @@ class SampleReader:
         """
         put, place, others = slots.put, -1, {}
         table: Table = {}
-        for place, sample in enumerate(self.samples(numbers, seed, epoch, stop)):
+        columns = self._read_columns(numbers) if self._read_columns is not None and numbers else None
+        if columns is None:
+            samples = self.samples(numbers, seed, epoch, stop)
+        elif slots.put_columns(columns, list(map(ticket_of, numbers)), table):
+            return None, table or None
+        else:
+            samples = rows_of(columns, len(numbers))
+        for place, sample in enumerate(samples):
             if not put(place, sample, ticket_of(numbers[place]), table):
                 others[place] = self._put(slots, text, place, numbers[place], sample, table)
         are_there = place + 1 == len(numbers) and not any(others.values())

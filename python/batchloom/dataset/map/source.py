@@ -7,6 +7,7 @@ a loader, ranks or devices. What a sample is, `OnDemandSamples` finds out by the
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -56,12 +57,17 @@ class ItemSource:
     Attributes:
         items: The items, by number.
         fn: The function that makes a sample of an item; ``None`` if items are samples.
+        takes_many: ``True`` if items are read by a list of numbers.
+        holds_interpreter: ``True`` if the items are read by code that holds the interpreter and nothing else is done:
+            several threads would take turns, slower than one.
     """
 
     def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
         self.items, self.fn = items, fn
         self.takes_rng = fn is not None and takes_rng("fn", fn, "item")
         self.takes_many = callable(getattr(items, "__getitems__", None))
+        self._has_columns = fn is None and _are_of_datasets(items)
+        self.holds_interpreter = self._has_columns and not _run_other_code(items)
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -70,14 +76,14 @@ class ItemSource:
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true.
 
-        Items that have ``__getitems__`` are asked for a list of numbers at once. Should that fail, they are asked one
-        by one, so that the error names the sample. The function is called in this loop itself: a call in between would
+        Items that have ``__getitems__`` are read by a list of numbers at once. Should that fail, they are read one by
+        one, so that the error names the sample. The function is called in this loop itself: a call in between would
         cost a cheap function some of its time.
         """
         items, fn, draws = self.items, self.fn, self.takes_rng
-        if self.takes_many and type(numbers) is list and len(numbers) > 1:
+        if self.takes_many:
             try:
-                items = ItemsOfPart(items, numbers)
+                items = ItemsOfPart(items, numbers if type(numbers) is list else [])
             except DataError as error:
                 yield from (Refused(make_sample_error(number, None, str(error)), error) for number in numbers)
                 return
@@ -97,17 +103,62 @@ class ItemSource:
                 sample = Refused(make_sample_error(number, item, describe_error(error)), error)
             yield sample
 
+    def read_columns(self, numbers: list[int]) -> dict[str, Any] | None:
+        """Return samples as columns, each with the values of these samples, in order; ``None`` if items have none.
+
+        A set of ``datasets`` makes its rows of such columns. ``None`` as well if one of the numbers is at fault, which
+        reading one by one finds.
+        """
+        if not self._has_columns:
+            return None
+        try:
+            columns = self.items[numbers]
+        except Exception:
+            return None
+        # Frames, tables and anything else that a format or a transform makes have rows alone.
+        self._has_columns = type(columns) is dict
+        is_whole = self._has_columns and all(len(column) == len(numbers) for column in columns.values())
+        return columns if is_whole else None
+
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""
         return None if self.fn is None else self.items[number]
 
 
+def rows_of(columns: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of columns of ``count`` values."""
+    for place in range(count):
+        yield {name: column[place] for name, column in columns.items()}
+
+
+def _are_of_datasets(items: Any) -> bool:
+    """Return whether items are a set of ``datasets``, of which a list of numbers reads columns."""
+    datasets = sys.modules.get("datasets")
+    return datasets is not None and isinstance(items, datasets.Dataset)
+
+
+def _run_other_code(items: Any) -> bool:
+    """Return whether reading a set of ``datasets`` decodes files or runs a transform."""
+    return items.format["type"] == "custom" or any(map(_is_decoded, items.features.values()))
+
+
+def _is_decoded(feature: Any) -> bool:
+    """Return whether a feature of ``datasets`` is decoded when it is read, as images and sounds are."""
+    if hasattr(type(feature), "decode_example"):
+        return True
+    parts = feature.values() if isinstance(feature, dict) else feature if isinstance(feature, list | tuple) else ()
+    inner = getattr(feature, "feature", None)
+    return any(map(_is_decoded, parts)) or (inner is not None and _is_decoded(inner))
+
+
 class ItemsOfPart:
     """Items that are read at once, by number.
 
+    An item that is read alone is read by a list, too: `datasets` gives other types for it otherwise.
+
     Args:
         items: All items.
-        numbers: The numbers of the items to read.
+        numbers: The numbers of the items to read; others are read one by one.
 
     Raises:
         DataError: ``__getitems__`` returned a mapping, or another number of items.
@@ -116,24 +167,35 @@ class ItemsOfPart:
     def __init__(self, items: Any, numbers: list[int]) -> None:
         self._items = items
         self._read: dict[int, Any] = {}
+        if not numbers:
+            return
         try:
             read = items.__getitems__(numbers)
         except Exception:
             return  # one of the numbers is at fault, which reading one by one finds
-        if isinstance(read, Mapping):
-            raise DataError(
-                f"{type(items).__name__}.__getitems__ returned a {type(read).__name__}; expected a list of items"
-            )
-        if len(read) != len(numbers):
-            raise DataError(
-                f"{type(items).__name__}.__getitems__ returned {many(len(read), 'item')} for "
-                f"{many(len(numbers), 'number')}; expected one for each"
-            )
-        self._read = dict(zip(numbers, read, strict=True))
+        self._read = dict(zip(numbers, self._require_items(read, len(numbers)), strict=True))
 
     def __getitem__(self, number: int) -> Any:
         """Return one item."""
-        return self._read[number] if self._read else self._items[number]
+        if number in self._read:
+            return self._read[number]
+        try:
+            read = self._items.__getitems__([number])
+        except Exception:
+            return self._items[number]
+        return self._require_items(read, 1)[0]
+
+    def _require_items(self, read: Any, count: int) -> Any:
+        """Return what ``__getitems__`` returned, if it is a list of this number of items."""
+        kind = type(self._items).__name__
+        if isinstance(read, Mapping):
+            raise DataError(f"{kind}.__getitems__ returned a {type(read).__name__}; expected a list of items")
+        if len(read) != count:
+            raise DataError(
+                f"{kind}.__getitems__ returned {many(len(read), 'item')} for {many(count, 'number')}; expected one "
+                "for each"
+            )
+        return read
 
 
 class Refused:

@@ -250,6 +250,17 @@ def test_exit_and_interrupts_in_the_middle(interpreter):
         assert time.monotonic() - before < 20
 
 
+def test_processes_end_by_themselves_and_leave_no_lock_behind(interpreter):
+    code = """
+        import batchloom as bl
+        from oracles.samples import hold_lock
+
+        loader = bl.DataLoader(bl.MapDataset(range(20), hold_lock, workers="processes"), batch_size=5, num_threads=2)
+        print(sum(len(batch) for batch in loader))
+    """
+    assert interpreter(code).strip() == "20"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, processes are spawned")
 def test_processes_of_all_loaders_are_forked_by_one_server():
     found = {int(value) for _ in range(2) for (batch,) in [list(loader(parent, "processes", 10, batch_size=10))]
