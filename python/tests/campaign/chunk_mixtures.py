@@ -1,9 +1,9 @@
 """Random mixtures of sources that are read a chunk at a time.
 
-Each run draws one to three sources, read by a function or from files, with a window or memory for each, shares by samples
-or by tokens, weights, the end of an epoch, a rule, threads, ranks and bans. Every batch is compared with the samples that
-the plan names, and the plan with the laws of mixtures. Of a source that a function reads, the chunks that are read are
-those of which the epoch draws a sample.
+Each run draws one to three sources, read by a function or from files, with a window or memory for each, shares by
+samples or by tokens, weights, the end of an epoch, a rule, threads, ranks and bans. Every batch is compared with the
+samples that the plan names, and the plan with the laws of mixtures. Of a source that a function reads, the chunks that
+are read are those of which the epoch draws a sample.
 """
 
 import itertools
