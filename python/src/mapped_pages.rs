@@ -1,12 +1,11 @@
 //! The pages of mapped files that arrays lie in: unmapped once more of them are in memory than a limit allows.
 //!
 //! Arrays of any framework lie in such maps: the addresses of their elements are looked up among the maps of the process,
-//! whoever made them. The pages stay in the system's cache, and are mapped again when they are
-//! read.
+//! whoever made them. The pages stay in the system's cache, and are mapped again when they are read.
 //!
-//! Promises: no value changes, because only pages of files are unmapped. Maps that are copied on writing
-//! have changes in memory alone, so a private map is left as it is unless it is read-only and the system counts no page
-//! of its own in it. A look at the memory takes a microsecond.
+//! Promises: no value changes, because only pages of files are unmapped. Maps that are copied on writing have changes in
+//! memory alone, so a private map is left as it is unless it is read-only and the system counts no page of its own in it.
+//! A look at the memory takes a microsecond.
 //!
 //! One of the files that may be unsafe: the system unmaps pages by their addresses.
 #![expect(unsafe_code, reason = "the system unmaps pages by their addresses")]
@@ -30,8 +29,9 @@ pub(crate) struct MappedPages {
     _arrays: Vec<ChunkedTensor>,
     /// The addresses of their elements, in order and apart.
     places: Vec<Range<usize>>,
-    /// The most bytes that may be in memory, and the bytes of a page.
+    /// The most bytes that may be in memory.
     limit: usize,
+    /// The bytes of a page.
     page: usize,
     watch: Mutex<Watch>,
 }
