@@ -102,7 +102,7 @@ class Dataset(HasSizes, Generic[Form]):
         A part holds its samples in the order of the data, and shares the data.
 
         Args:
-            unnamed: Nothing: parts have names.
+            unnamed: Parts without names, which are an error that names them.
             seed: The seed by which samples are drawn; ``None`` makes parts of neighbours.
             stratify: A class for each sample, or the field that holds it: every part has its share of each class, to
                 one or two samples.

@@ -342,7 +342,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         Args:
             borders: The borders of a published evaluation, instead of parts: ``"ett-hour"`` or ``"ett-minute"``, the
                 12, 4 and 4 months of the ETT sets.
-            unnamed: Nothing: parts have names.
+            unnamed: Parts without names, which are an error that names them.
             by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types. With
                 ``"end"``, each part but the first has a number of steps, counted from the end of each series, whatever
                 its length, and the first has the other steps: ``split(by="end", train=None, val=24, test=24)``.
