@@ -36,7 +36,7 @@ pub(crate) struct MappedPages {
     watch: Mutex<Watch>,
 }
 
-/// What the looks at the memory have found so far.
+/// The findings of looks at the memory so far.
 #[derive(Debug)]
 enum Watch {
     /// There was none.
