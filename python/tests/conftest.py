@@ -27,6 +27,9 @@ pytest.register_assert_rewrite("campaign", "oracles", "refusals")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A pool of compilers takes longer to start than what tests compile.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 TESTS = str(Path(__file__).parent)
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")
 

@@ -252,13 +252,15 @@ fn masks_that_make_no_sense_are_refused_before_the_first_batch() {
 }
 
 #[test]
-fn a_negative_prefix_is_an_error_that_names_its_sample() {
-    let prompts = Tensor::from_vec(vec![1_i32, -4], &[2]).unwrap();
-    let fields = SequenceDataset::new().slices("ids", [vec![1_i64, 2], vec![3]]).unwrap();
-    let dataset = fields.fixed("prompt", prompts).build().unwrap();
-    let mask = DocumentMask::new(MaskKind::Causal).prefix("prompt".to_owned());
-    let loader = Loader::builder(dataset).rule(Packing::new(8).unwrap()).block_mask(mask).build().unwrap();
-    let error = loader.iter().next().expect("a batch").expect_err("an error");
+fn a_negative_prefix_is_an_error_before_the_first_batch() {
+    let make = |prompts: [i32; 2]| {
+        let prompts = Tensor::from_vec(prompts.to_vec(), &[2]).unwrap();
+        let fields = SequenceDataset::new().slices("ids", [vec![1_i64, 2], vec![3]]).unwrap();
+        let dataset = fields.fixed("prompt", prompts).build().unwrap();
+        let mask = DocumentMask::new(MaskKind::Causal).prefix("prompt".to_owned());
+        Loader::builder(dataset).rule(Packing::new(8).unwrap()).block_mask(mask).build()
+    };
+    let error = make([1, -4]).expect_err("an error");
     assert_eq!((error.kind(), error.sample()), (Kind::Data, Some(1)), "{error}");
-    assert_eq!(loader.dtypes().last(), Some(&DType::I32));
+    assert_eq!(make([1, 4]).unwrap().dtypes().last(), Some(&DType::I32));
 }

@@ -199,7 +199,7 @@ impl Prefix {
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if one is negative, with the sample; the errors of the field.
-    fn read(&self, members: &Members, range: Range<usize>) -> Result<Vec<usize>> {
+    pub(crate) fn read(&self, members: &Members, range: Range<usize>) -> Result<Vec<usize>> {
         let bytes = range.len() * self.lengths.dtype().size();
         let mut given: Vec<u8> = memory::reserve(bytes)?;
         given.resize(bytes, 0);

@@ -399,6 +399,7 @@ impl LoaderBuilder {
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
+        fields.check_prefixes(plan.samples())?;
         check_loss(self.collate.loss, &plan, self.index_table)?;
         if self.index_table {
             fields.require_indexed(plan.rule())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::LoaderCause;
 use crate::batching::{Loss, RowShape, Rule};
-use crate::collate::{BySource, Form, LossWeight, Members, RowFrame, Taken};
+use crate::collate::{BySource, Form, LossWeight, Members, Prefix, RowFrame, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::collated::Collated;
@@ -28,6 +28,8 @@ pub(super) struct Fields {
     loss: Option<Loss>,
     /// The nesting of samples that are made on demand, in the words of a front end; empty otherwise.
     nesting: Arc<str>,
+    /// The lengths of prefixes, if a block mask of stored samples has them.
+    prefix: Option<Prefix>,
 }
 
 impl Fields {
@@ -58,8 +60,9 @@ impl Fields {
         if let Some((field, _)) = options.offset_by.first().filter(|_| cuts) {
             return Err(OffsetCause::Cut { field: field.clone(), rule: plan.rule().name() }.into());
         }
-        let cast = with_mask(slotted, &options)?.cast(&options)?;
-        let fields = Self::with_marks(cast.with_offsets(&options)?, plan, None)?;
+        let (masked, prefix) = with_mask(slotted, &options)?;
+        let cast = masked.cast(&options)?;
+        let fields = Self { prefix, ..Self::with_marks(cast.with_offsets(&options)?, plan, None)? };
         let fields = fields.with_loss(options.loss, labels, Arc::default())?;
         Ok(fields.in_rows(plan, &options)?.without(&options.left_out, 0))
     }
@@ -71,7 +74,7 @@ impl Fields {
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let (loss, skipped) = (collated.options.loss, collated.marks.clone().unwrap_or_default());
         let labels = loss.map(|loss| collated.collation.find_labels(loss)).transpose()?;
-        let masked = with_mask(collated.collation, &collated.options)?;
+        let (masked, _) = with_mask(collated.collation, &collated.options)?;
         let fields = Self::with_marks(masked.cast(&collated.options)?, plan, collated.marks)?;
         let fields = fields.with_loss(loss, labels, skipped)?.in_rows(plan, &collated.options)?;
         // A field of samples may have the name of one that describes other batches.
@@ -91,7 +94,7 @@ impl Fields {
             (false, None) => collation,
             (_, skipped) => collation.with_marks(fills_up, skipped.unwrap_or_default())?,
         };
-        Ok(Self { collation, is_marked: fills_up, loss: None, nesting: "".into() })
+        Ok(Self { collation, is_marked: fills_up, loss: None, nesting: "".into(), prefix: None })
     }
 
     /// The fields with the weight of each label in a loss, given the form that makes the labels. It is 0 for the members
@@ -133,6 +136,23 @@ impl Fields {
     /// The places of samples in the data that forms read.
     pub(super) fn located(&self) -> &Located {
         &self.collation.located
+    }
+
+    /// Reads the lengths of the prefixes of all `samples` stored samples, in some nanoseconds for each.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if one is negative, with its sample.
+    pub(super) fn check_prefixes(&self, samples: u64) -> Result<()> {
+        const AT_ONCE: usize = 1 << 12;
+        let Some(prefix) = &self.prefix else { return Ok(()) };
+        for first in (0..samples).step_by(AT_ONCE) {
+            let some: Vec<u64> = (first..samples).take(AT_ONCE).collect();
+            let places = self.located().places(&some);
+            let members = Members::of_samples(places.of(&some), 0);
+            let whole = Members { starts: vec![0; some.len()], ..members };
+            prefix.read(&whole, 0..some.len())?;
+        }
+        Ok(())
     }
 
     /// The names of the fields, in order.
@@ -258,17 +278,18 @@ impl Fields {
     }
 }
 
-/// The same fields, with the block mask that options ask for. Of pieces of a stream, the dataset has made it.
+/// The same fields, with the block mask that options ask for, and the lengths of its prefixes. Of pieces of a stream, the
+/// dataset has made it.
 ///
 /// # Errors
 /// [`Kind::Argument`](crate::Kind::Argument) if the field of prefixes does not hold such, or if the data has a field with
 /// the name of a part.
-fn with_mask(collation: Collation, options: &CollateOptions) -> Result<Collation> {
+fn with_mask(collation: Collation, options: &CollateOptions) -> Result<(Collation, Option<Prefix>)> {
     let Some(mask) = options.block_mask.as_ref().filter(|_| !collation.has_block_mask()) else {
-        return Ok(collation);
+        return Ok((collation, None));
     };
     let prefix = collation.find_prefix(mask)?;
-    collation.with_block_mask(mask, prefix.as_ref())
+    Ok((collation.with_block_mask(mask, prefix.as_ref())?, prefix))
 }
 
 /// The shape of batches in rows, as collation has it.
