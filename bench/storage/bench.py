@@ -6,13 +6,14 @@
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
-``chunks``, ``hdf5`` and ``zarr``: the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read
-1000 at a time and mixed in windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``:
-files as people have them, opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples
-of, beside ``datasets`` streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and
-``folder``: 10 million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``:
-rows of 1 KB, which MosaicML streaming, litData and grain read from files of their own (own_files.py). It draws the
-window (pictures.py). Each part has a file of results. Promises:
+``limits``: rows in mapped files with a limit of memory and without (limits.py). ``chunks``, ``hdf5`` and ``zarr``:
+the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a time and mixed in
+windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``: files as people have them,
+opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples of, beside ``datasets``
+streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and ``folder``: 10 million
+documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``: rows of 1 KB, which
+MosaicML streaming, litData and grain read from files of their own (own_files.py). It draws the window (pictures.py).
+Each part has a file of results. Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
@@ -25,7 +26,6 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from bench.harness.record import pictures_folder, write
 from bench.harness.report import report
 from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
 from bench.storage.files import measure_columns, measure_lines, measure_parquet, measure_token_lists
+from bench.storage.limits import measure_limits, most_resident
 from bench.storage.own_files import measure_peers
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
@@ -159,26 +160,6 @@ def measure_shards(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     return {"part": "shards", "tokens": round(TOKENS * scale), **report("shards", timings, claims, {}, bar=ONE_ARRAY)}
 
 
-def most_resident(run: Callable[[], None]) -> int:
-    """Return the most bytes of mapped files that come into memory while something runs, beyond those before."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[2]) * 4096
-
-    before, most, done = resident(), [0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.002):
-            most[0] = max(most[0], resident() - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    run()
-    done.set()
-    watcher.join()
-    return most[0]
-
-
 def measure_taken(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     """Measure how long a dataset takes for many record batches."""
     batches = round(TAKEN * scale) // PER_BATCH
@@ -209,6 +190,7 @@ PARTS = {
     "documents": measure_documents,
     "shards": measure_shards,
     "taken": measure_taken,
+    "limits": measure_limits,
     "chunks": measure_npy,
     "hdf5": measure_hdf5,
     "zarr": measure_zarr,

@@ -20,6 +20,7 @@ __all__ = [
     "Iteration",
     "JsonLines",
     "Loader",
+    "MappedPages",
     "ParquetFiles",
     "PartEnd",
     "PlacementRequest",
@@ -253,6 +254,7 @@ def conversions(
 
 @final
 class FileChunks:
+    def types(self) -> list[tuple[str, str]]: ...
     def sizes(self) -> Tensor: ...
     def nested(self, nesting: str) -> FileChunks: ...
     def lengths(self) -> Tensor | None: ...
@@ -342,6 +344,13 @@ class ChunkedTensor:
     @property
     def chunks(self) -> list[Tensor]: ...
     def __len__(self) -> int: ...
+
+@final
+class MappedPages:
+    def __new__(cls, arrays: Sequence[Tensor | ChunkedTensor], limit: int, page: int) -> MappedPages: ...
+    @property
+    def mapped(self) -> int: ...
+    def release(self) -> None: ...
 
 @final
 class Column:

@@ -242,6 +242,12 @@ impl FileChunks {
         Self { structure, ..self.clone() }
     }
 
+    /// The name of each field, and its type in words.
+    fn types(&self) -> Vec<(String, String)> {
+        let types = self.source.types().into_iter().map(|each| each.to_string());
+        self.source.names().iter().cloned().zip(types).collect()
+    }
+
     /// The number of samples of each chunk, uint64.
     fn sizes(&self) -> PyResult<Tensor> {
         let chunks = self.source.chunks();

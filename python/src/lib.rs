@@ -2,7 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
 //! `run`, `loader`, `micro_batches` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
-//! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
+//! libraries, `mapped_pages` unmaps pages of files, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod arrow_structs;
@@ -19,6 +19,7 @@ mod guard;
 mod interpreter;
 mod labels;
 mod loader;
+mod mapped_pages;
 mod memory;
 mod micro_batches;
 mod plan;
@@ -77,6 +78,8 @@ mod _native {
     use crate::loader::{
         Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
     };
+    #[pymodule_export]
+    use crate::mapped_pages::MappedPages;
     #[pymodule_export]
     use crate::micro_batches::micro_batches;
     #[pymodule_export]

@@ -17,4 +17,4 @@ pub use kept_index::BESIDE;
 pub use open::{OpenFiles, open};
 pub use parallel::Progress;
 pub use parquet::{ParquetFiles, ParquetIndex, ParquetSource};
-pub use source::{FileChunks, FileSource};
+pub use source::{FieldType, FileChunks, FileSource, SampleElements};

@@ -1,11 +1,43 @@
 //! `FileSource`: samples of files, a chunk at a time, as front ends and the engine read them.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 
+use batchloom::DType;
 use batchloom::dataset::{ChunkField, ChunkSamples, ChunkSource, ReadClock, SampleStructure, SourceError};
 use batchloom::order::Chunks;
 
 use crate::error::Result;
+
+/// The type of a field, as it is known before a value is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldType {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The elements of a sample.
+    pub elements: SampleElements,
+}
+
+/// The elements that each sample has of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SampleElements {
+    /// A number.
+    One,
+    /// A row of this many.
+    Row(usize),
+    /// A list of any length.
+    List,
+}
+
+impl Display for FieldType {
+    fn fmt(&self, text: &mut Formatter<'_>) -> fmt::Result {
+        match self.elements {
+            SampleElements::One => write!(text, "{}", self.dtype),
+            SampleElements::Row(extent) => write!(text, "rows of {extent} {}", self.dtype),
+            SampleElements::List => write!(text, "lists of {}", self.dtype),
+        }
+    }
+}
 
 /// Samples of files that are read a chunk at a time.
 pub trait FileSource: Debug + Send + Sync + 'static {
@@ -17,6 +49,9 @@ pub trait FileSource: Debug + Send + Sync + 'static {
 
     /// The names of the fields.
     fn names(&self) -> &[String];
+
+    /// The types of the fields, in the order of their names.
+    fn types(&self) -> Vec<FieldType>;
 
     /// Reads the fields of a chunk, in the order of their names.
     ///
@@ -68,6 +103,10 @@ impl<S: FileSource + ?Sized> FileSource for std::sync::Arc<S> {
 
     fn names(&self) -> &[String] {
         (**self).names()
+    }
+
+    fn types(&self) -> Vec<FieldType> {
+        (**self).types()
     }
 
     fn read_chunk(&self, chunk: u64) -> Result<Vec<ChunkField>> {

@@ -2,8 +2,8 @@
 //! take the turns that they take in memory; and chunks are read once a pass, by one rank but for the borders.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use batchloom::batching::{FixedSize, Keys, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use batchloom::dataset::{
@@ -16,7 +16,7 @@ use batchloom::ranks::Uneven;
 use batchloom::{Kind, Loader, Plan, TensorDataset};
 use proptest::prelude::*;
 
-use crate::errors::is;
+use crate::errors::{is, refused};
 
 /// A mixture: the chunks of each source, `None` for one in memory; how many are open; and the rest.
 #[derive(Debug, Clone)]
@@ -280,18 +280,25 @@ proptest! {
     }
 }
 
-/// Chunks of numbers from some number on, which counts the chunks that are read; `broken` cannot be read.
+/// Chunks of numbers from some number on, which notes the chunks that are read; `broken` cannot be read.
 #[derive(Debug, Clone)]
 struct Numbers {
     chunks: Chunks,
     first: u64,
     read: Arc<AtomicU64>,
+    seen: Arc<Mutex<BTreeSet<u64>>>,
     broken: Option<u64>,
 }
 
 impl Numbers {
     fn new(sizes: &[u64], first: u64) -> Self {
-        Self { chunks: Chunks::new(sizes.iter().copied()), first, read: Arc::default(), broken: None }
+        Self {
+            chunks: Chunks::new(sizes.iter().copied()),
+            first,
+            read: Arc::default(),
+            seen: Arc::default(),
+            broken: None,
+        }
     }
 
     fn builder(&self) -> batchloom::dataset::MapDatasetBuilder {
@@ -305,6 +312,7 @@ impl ChunkSource for Numbers {
             return Err("the disk is gone".into());
         }
         self.read.fetch_add(1, Ordering::Relaxed);
+        self.seen.lock().unwrap().insert(chunk);
         let numbers: Vec<u64> = self.chunks.range(chunk).map(|number| self.first + number).collect();
         Ok(ChunkSamples::new([("x", ChunkField::from(numbers))]))
     }
@@ -362,6 +370,46 @@ proptest! {
         prop_assert_eq!(dataset.chunk_counts().unwrap().read, read);
         if exhausted == Exhausted::Renormalise {
             prop_assert_eq!(read, 3 * sizes.iter().map(|sizes| sizes.len() as u64).sum::<u64>());
+        }
+    }
+
+    /// No chunk is read of which the epoch draws no sample, also of a source that is hardly drawn before another one ends.
+    #[test]
+    fn no_chunk_is_read_in_vain(
+        sizes in prop::collection::vec((prop::collection::vec(1_u64..20, 1..24), 0_i32..10), 1..4),
+        open in 1_u64..24,
+        batch_size in 1_u64..9,
+        world_size in 1_u32..4,
+        threads in 1_usize..4,
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        by_tokens in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let exhausted = if sizes.iter().any(|it| it.1 > 5) { Exhausted::Stop } else { exhausted };
+        let counts: Vec<u64> = sizes.iter().map(|(sizes, _)| sizes.iter().sum()).collect();
+        let weights: Vec<f64> = sizes.iter().map(|(_, weight)| 0.5_f64.powi(*weight)).collect();
+        let ends: Vec<u64> = counts.iter().scan(0, |end, count| { *end += count; Some(*end) }).collect();
+        let tokens: Vec<u32> = (0..ends[ends.len() - 1]).map(|sample| (sample % 9) as u32 + 1).collect();
+        for rank in 0..world_size {
+            let sources: Vec<Numbers> = sizes.iter().map(|(sizes, _)| Numbers::new(sizes, 0)).collect();
+            let parts = sources.iter().map(|it| Dataset::from(it.builder().chunks_open(open).build().unwrap()));
+            let mix = Mix::new(&counts, &weights).unwrap().when_exhausted(exhausted);
+            let mix = if by_tokens { mix.measured("tokens", tokens.clone()).unwrap() } else { mix };
+            let loader = Loader::builder(Dataset::sources(parts).unwrap()).mix(mix).batch_size(batch_size);
+            let loader = loader.shuffle(true).seed(seed).rank(rank, world_size).uneven(Uneven::Short);
+            let loader = loader.num_threads(threads).prefetch(2).build().unwrap();
+            for epoch in 0..3 {
+                let plan = loader.plan(epoch);
+                loader.iter().for_each(|batch| drop(batch.unwrap()));
+                let mut needed = vec![BTreeSet::new(); sources.len()];
+                for sample in batches_of(&plan, rank).concat() {
+                    let source = ends.partition_point(|&end| end <= sample);
+                    let own = sample - source.checked_sub(1).map_or(0, |before| ends[before]);
+                    needed[source].insert(sources[source].chunks.chunk_of(own));
+                }
+                let read = sources.iter().map(|it| std::mem::take(&mut *it.seen.lock().unwrap()));
+                prop_assert_eq!(read.collect::<Vec<_>>(), needed);
+            }
         }
     }
 
@@ -435,6 +483,29 @@ fn two_sources(broken: Option<u64>, on_error: OnError) -> Loader {
     let mix = Mix::new(&[30, 30], &[1.0, 1.0]).unwrap();
     let builder = Loader::builder(Dataset::sources(parts).unwrap()).mix(mix).batch_size(4);
     builder.build().unwrap()
+}
+
+#[test]
+fn memory_is_given_to_all_sources_or_to_none() {
+    let part = |memory: Option<u64>| {
+        let builder = Numbers::new(&[4; 9], 0).builder();
+        let builder = match memory {
+            Some(bytes) => builder.memory(bytes),
+            None => builder.chunks_open(2),
+        };
+        Dataset::from(builder.build().unwrap())
+    };
+    refused(
+        Dataset::sources([part(None), part(None), part(Some(640))]),
+        Kind::Argument,
+        &["640", "dataset 2", "dataset 0"],
+    );
+    refused(
+        Dataset::sources([part(Some(640)), part(None)]),
+        Kind::Argument,
+        &["640", "dataset 0", "dataset 1"],
+    );
+    Dataset::sources([part(Some(640)), part(Some(320))]).unwrap();
 }
 
 #[test]

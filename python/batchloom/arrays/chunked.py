@@ -189,7 +189,7 @@ class BorrowedChunks(BorrowedArray):
 
     def __init__(self, label: str, array: ChunkedArray) -> None:
         self.label, self.array = label, array
-        self.framework, self.device, self.mapped = array.framework, None, None
+        self.framework, self.device = array.framework, None
         self.tensor: Any = array.tensor
         self._module = load(self.framework)
         self._moved = WeakValueDictionary()
@@ -224,10 +224,6 @@ class BorrowedChunks(BorrowedArray):
         start, end, _ = rows.indices(len(self))
         parts = [lend_to_devices(part, self.label) for part in self.array.cut(start, end)]
         return parts[0] if len(parts) == 1 else load(DEVICE_FRAMEWORK).concatenate(parts)
-
-    def release(self) -> None:
-        """Unmap the pages that memory maps have read, once they are many."""
-        self.mapped = self._module.release(self.array.chunks, self.mapped)
 
     def narrow(self, start: int, end: int) -> Any:
         """Return some rows as an array that a dataset takes, over the same memory."""

@@ -29,7 +29,6 @@ class BorrowedArray:
         self.can_change = self._module.can_change(array)
         self._address = self._module.address(array, label)
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        self.mapped: int | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -117,10 +116,6 @@ class BorrowedArray:
     def narrow(self, start: int, end: int) -> Any:
         """Return some rows as an array that a dataset takes, over the same memory."""
         return self.slice(start, end)
-
-    def release(self) -> None:
-        """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
-        self.mapped = self._module.release((self.array,), self.mapped)
 
     def part(self, start: int, end: int) -> Any:
         """Return some rows of the array, for a pickle that holds no other rows."""

@@ -8,7 +8,7 @@ registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -121,14 +121,6 @@ class Arrays(Protocol):
 
     def to_pickle(self, array: Any) -> Any:
         """Return the object that a pickle holds instead of an array; mostly the array itself."""
-
-    def release(self, arrays: Iterable[Any], before: int | None) -> int | None:
-        """Unmap the pages of memory maps that were read, once there are many of them.
-
-        Args:
-            arrays: The arrays of a field, whether they lie in memory maps or not.
-            before: The result of the last call, or ``None``.
-        """
 
 
 class Views(Protocol):

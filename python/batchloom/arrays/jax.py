@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import batchloom._native as _native
@@ -55,10 +55,6 @@ def is_shared(array: Any) -> bool:
 def can_change(array: Any) -> bool:
     """Return that arrays of JAX keep their memory."""
     return False
-
-
-def release(arrays: Iterable[Any], before: int | None) -> None:
-    """Do nothing: arrays of JAX lie in no memory map."""
 
 
 def require(dtype: str, label: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
 
@@ -20,9 +20,6 @@ PICKLES_STORAGE = False
 HAS_VIEWS = HAS_BACKWARD_VIEWS = True
 HAS_SPARSE_ROWS = True
 HAS_DEVICES = HAS_PLACES = False
-
-# Bytes of a memory map that may be in memory before they are let go.
-RESIDENT = 1 << 28
 
 # NumPy has these only through the package ml_dtypes, and neither DLPack nor the buffer protocol lets them through. They
 # travel as integers of the same size.
@@ -117,42 +114,11 @@ def can_change(array: Any) -> bool:
     return not isinstance(array, numpy.ndarray) or bool(array.flags.owndata) or _find_map(array) is not None
 
 
-def release(arrays: Iterable[Any], before: int | None) -> int:
-    """Unmap the pages of memory maps that were read, once they are more than :data:`RESIDENT` bytes.
-
-    Takes the bytes of files that were mapped and in memory the last time, or ``None`` the first time; returns those to
-    compare with from now on. (They include other files, such as libraries.)
-
-    They stay in the system's cache, and return when they are read again. A map that is copied on writing is left
-    alone: its changes are in memory only.
-    """
-    maps = [mapped for mapped in map(_find_map, arrays) if mapped is not None and mapped.mode != "c"]
-    if not maps or not hasattr(mmap, "MADV_DONTNEED"):
-        return 0
-    in_memory = _mapped_bytes()
-    if before is None or in_memory <= before + RESIDENT:
-        return in_memory if before is None else min(before, in_memory)
-    for mapped in maps:
-        mapping, _, _ = _mapping(mapped)
-        if mapping is not None:
-            mapping.madvise(mmap.MADV_DONTNEED)
-    return _mapped_bytes()
-
-
 def _find_map(array: Any) -> numpy.memmap[Any, Any] | None:
     """Return the memory map that an array lies in, if it lies in one."""
     while array is not None and not isinstance(array, numpy.memmap):
         array = getattr(array, "base", None)
     return array
-
-
-def _mapped_bytes() -> int:
-    """Return the bytes of mapped files that are in memory in this process; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[2]) * mmap.PAGESIZE
-    except OSError:
-        return 0
 
 
 def require(dtype: str, label: str) -> None:

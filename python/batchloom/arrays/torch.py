@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any
@@ -84,11 +84,6 @@ def is_shared(array: torch.Tensor) -> bool:
 def can_change(array: torch.Tensor) -> bool:
     """Return that any tensor may be given other memory: resized, set, or moved to where processes share it."""
     return True
-
-
-def release(arrays: Iterable[torch.Tensor], before: int | None) -> int | None:
-    """Leave memory maps as they are: torch does not tell which tensors lie in one."""
-    return None
 
 
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:

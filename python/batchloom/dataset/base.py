@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 import numpy
-from batchloom.arguments import integer, resolve_index
+from batchloom.arguments import byte_count, integer, resolve_index
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.dataset.samples import Recipe, Samples, restore_samples
-from batchloom.dataset.selection import read_selection, split
-from batchloom.errors import many
+from batchloom.dataset.selection import read_selection, refuse_unnamed, split
+from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts, read_counts
 from batchloom.samples.sizes import HasSizes, NamedSizes
 
@@ -95,13 +95,14 @@ class Dataset(HasSizes, Generic[Form]):
         """Return a dataset of the first samples: of all, if there are fewer."""
         return self.select(slice(integer("samples", samples, least=1)))
 
-    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+    def split(self, /, *unnamed: Any, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
         """Split the samples in parts: ``train, val = dataset.split(train=0.8, val=0.2)``.
 
         Each sample is in one part at most, and whole: a group with all of its rows, a document with all of its tokens.
         A part holds its samples in the order of the data, and shares the data.
 
         Args:
+            unnamed: Parts without names, which are an error that names them.
             seed: The seed by which samples are drawn; ``None`` makes parts of neighbours.
             stratify: A class for each sample, or the field that holds it: every part has its share of each class, to
                 one or two samples.
@@ -112,13 +113,54 @@ class Dataset(HasSizes, Generic[Form]):
             A dataset for each part, in the order of their names.
 
         Raises:
-            ArgumentError: A part is neither a share nor a number, or parts are of both kinds.
+            ArgumentError: A part is neither a share nor a number, or has no name, or parts are of both kinds.
             DataError: Parts hold more than all samples; a part holds none; classes are not one for each sample.
         """
+        refuse_unnamed(unnamed)
         samples = self._samples
         strata = samples.classes("stratify", stratify) if isinstance(stratify, str | int) else stratify
         chosen = split(samples.selectable, seed, strata, parts)
         return tuple(with_samples(self, samples.select(part)) for part in chosen)
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory maps that may be in memory; ``None`` where no number was given."""
+        return self._samples.memory
+
+    def with_memory(self, memory: int | str) -> Self:
+        """Return the same dataset with a limit for memory maps: no more bytes of them stay in memory.
+
+            rows = bl.TensorDataset(numpy.load("train.npy", mmap_mode="r")).with_memory("64MB")
+
+        Loaders look between blocks of batches. Once more pages of the maps are in memory, all of them are unmapped;
+        they stay in the cache of the system. The blocks that are prepared meanwhile add what they read, and the system
+        maps more than a row around each row: 64 KB, or up to 2 MB. A page that is read again is mapped again, so a
+        limit slows narrow rows in random order down. The limit of datasets that are put together is the sum of the
+        limits that were given. Without a limit, streams of tokens and views of windows have one of 256 MiB, and other
+        data has none.
+
+        Args:
+            memory: The bytes, or a text such as ``"64MB"``.
+
+        Raises:
+            ArgumentError: It is no number of bytes, or no array lies in the map of a file. A map that is copied on
+                writing (mode ``"c"``) holds changes, and counts as memory.
+        """
+        samples, limit = self._samples, byte_count("memory", memory)
+        if samples.is_in_chunks:
+            raise ArgumentError(
+                f"memory is {memory!r}, and samples are read a chunk at a time; expected memory= where the dataset is "
+                "made, which decides how many chunks are mixed"
+            )
+        if not samples.location.pages(limit).mapped:
+            raise ArgumentError(
+                f"memory is {memory!r}, and no array of the dataset lies in the map of a file that could be unmapped "
+                'without losing a value; expected an array of numpy.load(path, mmap_mode="r"), or no such limit'
+            )
+        limited = samples.__new__(type(samples))
+        limited.__dict__.update(samples.__dict__)
+        limited.memory = limit
+        return with_samples(self, limited)
 
     def concat(self, *others: Dataset[Any]) -> Dataset[Any]:
         """Return a dataset of the samples of this one, then those of others, over the data of all.
@@ -205,10 +247,22 @@ def refresh(dataset: Kind) -> Kind:
     return dataset if now is before else with_samples(dataset, now)
 
 
-def join_datasets(datasets: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
-    """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for."""
+def join_datasets(
+    datasets: Sequence[Dataset[Any]], *, source: bool, labels: Sequence[str] | None = None
+) -> Dataset[Any]:
+    """Return the dataset of the samples of several datasets; batches hold ``source`` if that is asked for.
+
+    Args:
+        datasets: The datasets, in order.
+        source: ``True`` if batches hold the number of the dataset of each sample.
+        labels: The names of the datasets in messages; ``None`` for their numbers.
+
+    Raises:
+        ArgumentError: They differ in kind, in a field or in an option.
+    """
     held = [samples_of(each) for each in datasets if isinstance(each, Dataset)]
     first = next((each for each in held if each.is_in_chunks), held[0])
+    first.require_alike(datasets, labels or [f"dataset {number}" for number in range(len(datasets))])
     dataset: Dataset[Any] = first.join(datasets, source=source)
     return dataset
 
@@ -219,8 +273,9 @@ def _restore(
     recipe: Recipe,
     selection: tuple[Any, ...] | None,
     batch_types: dict[str, str],
+    memory: int | None = None,
 ) -> Dataset[Any]:
     """Return the dataset that :meth:`Dataset.__reduce__` wrote down."""
     dataset = kind.__new__(kind)
-    vars(dataset).update(from_pickle(attributes), _samples=restore_samples(recipe, selection, batch_types))
+    vars(dataset).update(from_pickle(attributes), _samples=restore_samples(recipe, selection, batch_types, memory))
     return dataset

@@ -126,6 +126,8 @@ class JoinedSamples(StoredSamples):
         beside = tuple(field for each in parts for field in each.location.beside)
         watched = tuple(field for each in parts for field in each.location.watched)
         self.location = Location(tuple(arrays.values()), beside, len(parts), watched)
+        given = [each.memory for each in parts if each.memory is not None]
+        self.memory, self.reads_once = sum(given) if given else None, first.reads_once
 
     def _require_same_frameworks(self) -> None:
         columns = self._whole.fields(engine_rule(FixedSize(1)))
@@ -211,12 +213,8 @@ class JoinedSamples(StoredSamples):
         if all(now is before for now, before in zip(datasets, self.datasets, strict=True)):
             return self
         samples = JoinedSamples(datasets, self.says_source)
+        samples.memory = self.memory
         return samples if self.selection is None else samples.select(self.selection)
-
-    @override
-    def check(self) -> None:
-        for each in self.parts:
-            each.check()
 
 
 class JoinedItems:

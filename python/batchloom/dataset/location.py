@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import batchloom._native as _native
 from batchloom.arrays.field import BorrowedArray
 from batchloom.errors import DeviceError
 
@@ -19,7 +21,7 @@ class Location:
         arrays: The arrays that samples are taken from, each once; none where samples lie elsewhere.
         beside: Further arrays that a device needs.
         datasets: The number of datasets whose arrays these are.
-        watched: Arrays that objects of samples lie in, which no batch holds: they are checked, and nothing else.
+        watched: Arrays that objects of samples lie in, which no batch holds.
         is_on_demand: ``True`` if samples are made or read when their batch is formed, so that fields are known with
             the first block.
     """
@@ -29,6 +31,7 @@ class Location:
     datasets: int = 1
     watched: tuple[BorrowedArray, ...] = ()
     is_on_demand: bool = False
+    _pages: dict[int, _native.MappedPages] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def all_arrays(self) -> tuple[BorrowedArray, ...]:
@@ -43,22 +46,29 @@ class Location:
     @cached_property
     def nbytes(self) -> int:
         """The bytes of all arrays."""
-        return sum(field.tensor.nbytes for field in self.all_arrays)
+        return sum(each.tensor.nbytes for each in self.all_arrays)
 
     @cached_property
     def frameworks(self) -> frozenset[str]:
         """The frameworks of the arrays that samples are taken from."""
-        return frozenset(field.framework for field in self.arrays)
+        return frozenset(each.framework for each in self.arrays)
 
     def check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed."""
-        for field in (*self.all_arrays, *self.watched):
-            field.check()
+        for each in (*self.all_arrays, *self.watched):
+            each.check()
 
     def check_whole(self) -> None:
         """Raise if an array, or one of its chunks, was resized or moved since it was borrowed."""
-        for field in self.all_arrays:
-            field.check_whole()
+        for each in self.all_arrays:
+            each.check_whole()
+
+    def pages(self, memory: int) -> _native.MappedPages:
+        """Return the pages of memory maps that arrays lie in, of which ``memory`` bytes may be in memory."""
+        if memory not in self._pages:
+            held = [each.tensor for each in (*self.all_arrays, *self.watched) if each.device is None]
+            self._pages[memory] = _native.MappedPages(held, memory, mmap.PAGESIZE)
+        return self._pages[memory]
 
     def device(self) -> Any:
         """Return the device of all arrays; ``None`` for the CPU, and where samples lie elsewhere.
@@ -69,10 +79,10 @@ class Location:
         if not self.arrays:
             return None
         first = self.arrays[0]
-        for field in self.arrays:
-            if field.device != first.device:
+        for each in self.arrays:
+            if each.device != first.device:
                 raise DeviceError(
-                    f"field {field.label} is on {field.device or 'cpu'}, field {first.label} on "
+                    f"field {each.label} is on {each.device or 'cpu'}, field {first.label} on "
                     f"{first.device or 'cpu'}; expected all on one device: move them with .to()"
                 )
         return first.device

@@ -14,6 +14,10 @@ from batchloom.dataset.concat import require_datasets
 from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts
 
+# The least weight of a source that is drawn from, as a part of the largest: the engine has weights as whole numbers
+# below 2^32.
+LEAST_WEIGHT = 1e-9
+
 BY = ("samples", "tokens", "labels")
 WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")
 
@@ -38,9 +42,10 @@ class Mixture:
 
     Args:
         sources: Datasets by name. Their fields have the same names, types and frameworks.
-        weights: The weight of each source, by name: numbers from 0 on; their ratios count. A source of
-            weight 0 is not drawn from. ``None`` for the size of each source (in samples, tokens or labels). After a
-            state with other weights is loaded, these weights apply from the first pool without a batch taken.
+        weights: The weight of each source, by name: numbers from 0 on; their ratios count. A source of weight 0 is not
+            drawn from, and any other weight is at least 1e-9 of the largest. ``None`` for the size of each source (in
+            samples, tokens or labels). After a state with other weights is loaded, these weights apply from the first
+            pool without a batch taken.
         schedule: Weights that replace ``weights`` in the course of the run, as pairs of an amount and weights: the
             weights apply from that amount on, over all epochs. Amounts are in the unit of ``by``: samples, tokens or
             labels, so they mean the same for any batch size and any number of ranks. They increase; the first may be 0,
@@ -55,8 +60,9 @@ class Mixture:
             continues where it stopped.
 
     Raises:
-        ArgumentError: There is no source; a weight is negative, no number, or of no source; or datasets differ in kind
-            or in a field, which the message names.
+        ArgumentError: There is no source; a weight is negative, no number, too small, or of no source; datasets differ
+            in kind or in a field, which the message names; or of sources that are read a chunk at a time, some have
+            ``memory=`` and some have none.
     """
 
     def __init__(
@@ -75,7 +81,8 @@ class Mixture:
         choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         datasets = tuple(sources.values())
         require_datasets(datasets)
-        dataset, counts = join_datasets(datasets, source=True), [len(each) for each in datasets]
+        dataset = join_datasets(datasets, source=True, labels=[f"source {name!r}" for name in names])
+        counts = [len(each) for each in datasets]
         changes, shares = _changes(schedule, names), None
         if changes and changes[0][0] == 0:
             if weights is not None:
@@ -237,7 +244,15 @@ def _read_weights(weights: Mapping[str, float], names: tuple[str, ...]) -> list[
     for name in names:
         if name not in weights:
             raise ArgumentError(f"weights has none for source {name!r}; expected one for each, 0 for none of it")
-    return [float(weight(f"source {name}", weights[name])) for name in names]
+    found = {name: float(weight(f"source {name}", weights[name])) for name in names}
+    largest = max(found.values())
+    for name, each in found.items():
+        if 0 < each < LEAST_WEIGHT * largest:
+            raise ArgumentError(
+                f"the weight of source {name} is {each:g}, and the largest is {largest:g}; expected at least "
+                f"{LEAST_WEIGHT * largest:g}, a part of {LEAST_WEIGHT:g} of it, or 0 for none of the source"
+            )
+    return list(found.values())
 
 
 def _changes(

@@ -42,6 +42,9 @@ else:
 Memory = tuple[int, Callable[[int], Any]]
 """The least bytes of memory for blocks to ask for, and the function that allocates it."""
 
+# The bytes of memory maps that may be in memory, where an epoch reads each page about once.
+MEMORY = 256 << 20
+
 Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
 """A function, and the arguments with which it makes samples."""
 
@@ -125,7 +128,10 @@ class DeliveryQuestions(Sized, Protocol):
         """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
 
     def check(self) -> None:
-        """Raise if an array was resized or moved since it was borrowed."""
+        """Raise if an array was resized or moved since it was borrowed; unmap pages of files beyond their limit."""
+
+    def release_pages(self) -> None:
+        """Unmap the pages of memory maps that were read, if more of them are in memory than may be."""
 
     def late_schema(self, columns: Columns, nesting: str) -> Schema:
         """Return the schema of batches, given the fields of the first block.
@@ -154,6 +160,9 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         unit: The word for what is selected.
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
         batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
+        memory: The bytes of memory maps that may be in memory; ``None`` where no number was given.
+        reads_once: ``True`` if an epoch reads each page of a map about once: pages are unmapped then even where no
+            number was given. Rows in random order read a page many times, and mapping it again takes longer than a row.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
         holds_interpreter: ``True`` if reading them holds the interpreter, so that one thread reads faster than several.
     """
@@ -162,6 +171,8 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     unit: ClassVar[str] = "sample"
     extras: Extras = Extras()
     batch_types: Mapping[str, str] = MappingProxyType({})
+    memory: int | None = None
+    reads_once: bool = False
     location: Location
     is_bare: bool = False
     has_next_tokens: bool = False
@@ -219,6 +230,17 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def list_selected(self) -> numpy.ndarray[Any, Any] | None:
         """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
         return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
+
+    def require_alike(self, datasets: Sequence[Any], labels: Sequence[str]) -> None:
+        """Refuse datasets that cannot be put together with these samples, as far as is known before a sample is read.
+
+        Args:
+            datasets: The datasets, in order.
+            labels: Their names in messages.
+
+        Raises:
+            ArgumentError: They differ in a field or in an option.
+        """
 
     @abstractmethod
     def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
@@ -328,6 +350,12 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     @override
     def check(self) -> None:
         self.location.check()
+        if self.memory is not None or self.reads_once:
+            self.release_pages()
+
+    @override
+    def release_pages(self) -> None:
+        self.location.pages(MEMORY if self.memory is None else self.memory).release()
 
     def refresh(self) -> Samples:
         """Return the samples where their arrays are now: other ones, if torch moved some to shared memory."""
@@ -335,7 +363,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
             return self
         make, arguments = self.recipe()
         samples = make(*arguments)
-        samples.batch_types = self.batch_types
+        samples.batch_types, samples.memory = self.batch_types, self.memory
         return samples if self.selection is None else samples.select(self.locate_selected())
 
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -347,7 +375,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         assert self.selection is not None
         return self.selection
 
-    def to_pickle(self) -> tuple[Recipe, tuple[Any, ...] | None, dict[str, str]]:
+    def to_pickle(self) -> tuple[Recipe, tuple[Any, ...] | None, dict[str, str], int | None]:
         """Return what :func:`restore_samples` takes, for a pickle."""
         selection = None
         if self.selection is None:
@@ -355,12 +383,14 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         else:
             (make, arguments), selection = self.narrow_recipe()
         chosen = None if selection is None else pickle_selection(selection)
-        return (make, to_pickle(arguments)), chosen, dict(self.batch_types)
+        return (make, to_pickle(arguments)), chosen, dict(self.batch_types), self.memory
 
 
-def restore_samples(recipe: Recipe, selection: tuple[Any, ...] | None, batch_types: Mapping[str, str]) -> Samples:
+def restore_samples(
+    recipe: Recipe, selection: tuple[Any, ...] | None, batch_types: Mapping[str, str], memory: int | None
+) -> Samples:
     """Return samples from what :meth:`Samples.to_pickle` returned."""
     make, arguments = recipe
     samples = make(*from_pickle(arguments))
-    samples.batch_types = batch_types
+    samples.batch_types, samples.memory = batch_types, memory
     return samples if selection is None else samples.select(restore_selection(*selection))

@@ -16,6 +16,9 @@ from batchloom.samples.per_sample import require_each
 
 Array = numpy.ndarray[Any, Any]
 
+# The names of parts in a message, by their number.
+NAMES = {1: ["train"], 2: ["train", "val"], 3: ["train", "val", "test"]}
+
 
 def read_selection(which: Any, samples: int, unit: str) -> _native.Selection:
     """Return the selection that numbers, a slice or a mask stand for, out of ``samples``, called ``unit``.
@@ -61,6 +64,21 @@ def _numbers(which: Any) -> Array:
             "dimension"
         )
     return numbers
+
+
+def refuse_unnamed(unnamed: tuple[Any, ...]) -> None:
+    """Refuse parts of a split without names, as ``torch.utils.data.random_split`` takes them.
+
+    Raises:
+        ArgumentError: There are some; the message names them.
+    """
+    if not unnamed:
+        return
+    found = list(unnamed[0]) if len(unnamed) == 1 and isinstance(unnamed[0], list | tuple) else list(unnamed)
+    names = NAMES.get(len(found)) or [f"part{number}" for number in range(len(found))]
+    named = ", ".join(f"{name}={part!r:.40}" for name, part in zip(names, found, strict=True))
+    shown = ", ".join(f"{each!r:.80}" for each in unnamed)
+    raise ArgumentError(f"split({shown}) has parts without names; expected parts by name, as split({named})")
 
 
 def split(samples: int, seed: Any, strata: Any, parts: dict[str, Any]) -> list[_native.Selection]:

@@ -22,6 +22,7 @@ from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
+from batchloom.dataset.selection import refuse_unnamed
 from batchloom.dataset.variable import variable
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.device.data import DeviceData
@@ -214,7 +215,8 @@ class TokenDataset(Dataset[Tuples]):
         return bool(self._samples.options["jitter"])
 
     @override
-    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+    def split(self, /, *unnamed: Any, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+        refuse_unnamed(unnamed)
         if self._samples.selectable < 2:
             raise DataError(
                 "the tokens are one document, and split() divides documents; expected documents=, or a slice of the "
@@ -247,6 +249,7 @@ class TokenSamples(StoredSamples):
     """
 
     unit = "document"
+    reads_once = True
 
     def __init__(self, tokens: Any, seq_len: int, documents: Any, options: dict[str, Any]) -> None:
         self.seq_len, self.options = seq_len, options
@@ -343,15 +346,6 @@ class TokenSamples(StoredSamples):
     @override
     def engine(self) -> _native.Dataset:
         return self._engine.dataset()
-
-    def check(self) -> None:
-        """Raise if the tokens were resized or moved since they were borrowed; unmap pages that a memory map has read.
-
-        Raises:
-            DataError: The array of tokens changed.
-        """
-        super().check()
-        self.field.release()
 
     @override
     def list_extras(self, rule: Rule) -> list[str]:

@@ -107,7 +107,7 @@ def _views(samples: DeliveryQuestions, order: OrderOfBatches, request: Placement
     from batchloom.delivery.window_views import WindowViews, views
 
     kind = CheckedWindowViews if request.checks_views else WindowViews
-    return views(source, order.rule, order.neighbours, request, kind)
+    return views(source, order.rule, order.neighbours, request, kind, samples.release_pages)
 
 
 def _why_not_gathered(

@@ -100,9 +100,23 @@ class LoadedRows:
 
 
 def views(
-    source: ArrayWindows, batching: Rule, shuffle: str, request: PlacementRequest, kind: type[WindowViews]
+    source: ArrayWindows,
+    batching: Rule,
+    shuffle: str,
+    request: PlacementRequest,
+    kind: type[WindowViews],
+    release: Callable[[], None],
 ) -> WindowViews | None:
-    """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
+    """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed.
+
+    Args:
+        source: The windows.
+        batching: The rule of batches.
+        shuffle: The random order.
+        request: The request of the user.
+        kind: The class of the delivery.
+        release: Unmaps the pages of memory maps that views have read, if they are many.
+    """
     if not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
     if source.continues and (request.device is not None or request.checks_views):
@@ -111,7 +125,7 @@ def views(
     lendable = all(_has_views(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copies):
         return None
-    return kind(source, request, batching.batch_size)
+    return kind(source, request, batching.batch_size, release)
 
 
 def _has_views(field: BorrowedArray, framework: str, device: Any) -> bool:
@@ -146,8 +160,10 @@ class WindowViews:
         ArgumentError: Two batches exceed the bytes that ``resident`` allows.
     """
 
-    def __init__(self, source: ArrayWindows, request: PlacementRequest, batch_size: int) -> None:
-        self._source, self._windows = source, source.native
+    def __init__(
+        self, source: ArrayWindows, request: PlacementRequest, batch_size: int, release: Callable[[], None]
+    ) -> None:
+        self._source, self._windows, self._release = source, source.native, release
         self._stride, self._span, self._masks = source.shape.stride, source.shape.span, source.masks
         self._device, self._copy, self._is_there = request.device, request.copies, request.is_there
         self._output = DEVICE_FRAMEWORK if self._device is not None else request.output
@@ -251,7 +267,7 @@ class WindowViews:
             begin()
 
         templates = None if self._adds else self._all_windows
-        return _native.StepIterator(steps, start, maker, templates, self.release, self._keys, deliver)
+        return _native.StepIterator(steps, start, maker, templates, self._release, self._keys, deliver)
 
     @property
     def _adds(self) -> bool:
@@ -262,11 +278,6 @@ class WindowViews:
     def _all_windows(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field."""
         return self._load_all().templates()
-
-    def release(self) -> None:
-        """Unmap the pages that memory maps have read, if they are many."""
-        for field in self._fields:
-            field.release()
 
     def slice(self, loaded: LoadedRows, view: View) -> list[Any]:
         """Return windows that begin at equal distances; their rows are in ``loaded``."""

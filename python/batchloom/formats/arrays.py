@@ -77,13 +77,18 @@ def choose_for_kind(available: Sequence[str], options: OpenOptions, where: str) 
 
 
 def dataset_of(data: Any, options: OpenOptions, places: Places, usual: str | None = None) -> Dataset[Any]:
-    """Return the dataset of fields, of the kind that was given, is usual, or follows from the fields."""
+    """Return the dataset of fields, of the kind that was given, is usual, or follows from the fields.
+
+    Raises:
+        ArgumentError: The kind takes other fields or keywords, or there is a limit of memory and no field is mapped.
+    """
     kind = options.kind or usual or natural_kind(data)
     more = dict(options.more)
     require_keywords(kind, more, NAMES)
     if kind == WINDOWS and options.columns is not None:
         more["columns"] = [*choose_columns(list(data), options.columns, places.first)]
-    return make_dataset(data, kind, more, places)
+    dataset = make_dataset(data, kind, more, places)
+    return dataset if options.memory is None else dataset.with_memory(options.memory)
 
 
 def gather(column: ChosenColumn, arrays: Mapping[str, Any], field: str) -> Any:

@@ -29,6 +29,6 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         from batchloom.formats.arrow_rows import open_mapped_rows
 
         return open_mapped_rows(files, options)
-    refuse_chunk_options(options, files[0], ("memory", "chunks_open", "on_error"))
+    refuse_chunk_options(options, files[0], ("chunks_open", "on_error"))
     tables = [read_table(file, memory) for file, memory in zip(files, memories, strict=True)]
     return open_tables(tables, options)

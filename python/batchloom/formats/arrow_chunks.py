@@ -30,7 +30,8 @@ from batchloom.formats.arrow_tables import (
     require_nulls_named,
     require_same_columns,
 )
-from batchloom.formats.arrow_types import CODES, LISTS, OBJECTS, describe_type, storage_of
+from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, TIMES, describe_type, storage_of
+from batchloom.formats.arrow_types import ROWS as FIXED
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import open_items
 from batchloom.formats.kinds import ROWS, SEQUENCES, fix_length, require_ones, warn_of_ones
@@ -164,6 +165,25 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
     return ChunkDataset(chunks.sizes, chunks, lengths=lengths, columns=columns, **window, **options.more)
 
 
+def _name_type(schema: Any, column: ChosenColumn) -> str:
+    """Return the type of a field in the words that the engine has for the types of files."""
+    kind, extent, is_list = storage_of(schema.field(column.name).type), 1, False
+    is_row = describe_type(kind) == FIXED
+    while describe_type(kind) in (FIXED, LISTS):
+        if describe_type(kind) == LISTS:
+            is_list = True
+        else:
+            extent *= kind.list_size
+        kind = storage_of(kind.value_type)
+    if pyarrow.types.is_dictionary(kind):
+        kind = storage_of(kind.value_type)
+    dtype = "int64" if describe_type(kind) == TIMES else "bool" if describe_type(kind) == BITS else str(kind)
+    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(dtype, dtype)
+    if is_list:
+        return f"lists of {name}"
+    return f"rows of {extent * len(column.names)} {name}" if column.joined or is_row else name
+
+
 def _describe_codes(schema: Any, name: str) -> str | None:
     """Return what a field makes of the values of a column of categories."""
     return describe_type(storage_of(schema.field(name).type).value_type)
@@ -186,10 +206,13 @@ class BatchChunks:
 
     Attributes:
         sizes: The rows of each chunk.
+        types: The type of each field in words.
     """
 
     def __init__(self, files: Sequence[BatchFile], chosen: Mapping[str, ChosenColumn], options: OpenOptions) -> None:
         self._chosen, self._nulls, self._kind = chosen, options.nulls, options.kind
+        schema = flatten_schema(files[0].schema)
+        self.types = {field: _name_type(schema, column) for field, column in chosen.items()}
         self._batches = [(file, number) for file in files for number, rows in enumerate(file.rows) if rows]
         self.sizes = [file.rows[number] for file, number in self._batches]
 

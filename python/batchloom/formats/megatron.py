@@ -183,4 +183,4 @@ def _join_offsets(offsets: Sequence[Array]) -> Array:
 
 
 def _with(options: OpenOptions, kind: str, more: Any) -> OpenOptions:
-    return OpenOptions(kind=kind, format=options.format, more=more)
+    return OpenOptions(kind=kind, format=options.format, memory=options.memory, more=more)

@@ -32,7 +32,9 @@ class OpenOptions:
             in lists, and ``[]`` for lists that are null. Other nulls are an error, before the first batch.
         dtype: The type of the tokens in files that hold nothing else, such as ``"uint16"``.
         header: The bytes before the tokens in each such file; ``None`` for none.
-        memory: The memory for chunks, of formats whose chunks are decoded: see :class:`batchloom.ChunkDataset`.
+        memory: The bytes of the data that may be in memory, such as ``"256MB"``. Of formats that are mapped, it is the
+            bytes of mapped pages (:meth:`batchloom.Dataset.with_memory`); of others, the memory for chunks, which
+            decides how many are mixed (:class:`batchloom.ChunkDataset`).
         chunks_open: The number of chunks that are mixed at a time, in place of ``memory``.
         on_error: ``"skip"`` gives samples of a chunk that cannot be read zeros, and a ``weight`` of 0; ``"raise"``, the
             default, makes their batch an error. For formats whose chunks are decoded.

@@ -62,9 +62,9 @@ class Format:
 
 
 FORMATS = (
-    Format("npy", "NumPy arrays", (".npy",), "npy", (), _begins(b"\x93NUMPY")),
-    Format("npz", "NumPy archives", (".npz",), "npz", (), _begins(b"PK\x03\x04", b"PK\x05\x06")),
-    Format("safetensors", "safetensors", (".safetensors",), "safetensors", (), _is_safetensors),
+    Format("npy", "NumPy arrays", (".npy",), "npy", ("memory",), _begins(b"\x93NUMPY")),
+    Format("npz", "NumPy archives", (".npz",), "npz", ("memory",), _begins(b"PK\x03\x04", b"PK\x05\x06")),
+    Format("safetensors", "safetensors", (".safetensors",), "safetensors", ("memory",), _is_safetensors),
     Format(
         "arrow",
         "Arrow IPC",
@@ -73,7 +73,7 @@ FORMATS = (
         ("nulls", "memory", "chunks_open", "on_error", "fn"),
         _begins(b"ARROW1", b"\xff\xff\xff\xff"),
     ),
-    Format("hugging_face", "folders of datasets", (), "hugging_face", ("nulls", "on_error", "fn")),
+    Format("hugging_face", "folders of datasets", (), "hugging_face", ("nulls", "memory", "on_error", "fn")),
     Format(
         "parquet",
         "Parquet",
@@ -98,8 +98,8 @@ FORMATS = (
         ("fn", "on_error"),
         has_checksum,
     ),
-    Format("megatron", "a corpus of Megatron", (".idx",), "megatron", (), _begins(b"MMIDIDX\x00\x00")),
-    Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header")),
+    Format("megatron", "a corpus of Megatron", (".idx",), "megatron", ("memory",), _begins(b"MMIDIDX\x00\x00")),
+    Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header", "memory")),
 )
 """All formats; of those that first bytes fit, the first one counts."""
 

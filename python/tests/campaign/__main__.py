@@ -5,7 +5,7 @@ import sys
 import time
 import warnings
 
-from campaign import chunks, configurations, draws, faults, soak
+from campaign import chunk_mixtures, chunks, configurations, draws, faults, soak
 from campaign.tally import FindingError, Tally, save
 
 # The parts, and the share of the time that each takes.
@@ -14,7 +14,8 @@ PARTS = {
     "configurations": (configurations, 0.3),
     "draws": (draws, 0.1),
     "chunks": (chunks, 0.1),
-    "soak": (soak, 0.25),
+    "chunk_mixtures": (chunk_mixtures, 0.1),
+    "soak": (soak, 0.15),
 }
 
 

@@ -17,6 +17,7 @@ from campaign.files import in_files
 from campaign.tally import reported
 
 OF_ROWS = 24  # bytes of a row of three numbers
+LONGEST = 14  # elements of a list
 
 
 def campaign(tally, seed, first=0, most=None):
@@ -82,7 +83,7 @@ def rows_in_chunks(draw, sizes):
 def lists_in_chunks(draw, sizes):
     """Return lists in chunks, and the elements of each."""
     ends = numpy.cumsum(sizes)
-    lengths = [draw.randrange(1, 15) for _ in range(ends[-1])]
+    lengths = [draw.randrange(1, LONGEST + 1) for _ in range(ends[-1])]
     values = [[draw.randrange(1, 99) for _ in range(length)] for length in lengths]
 
     def read(chunk):

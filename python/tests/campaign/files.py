@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def in_files(draw, folder, sizes, values, has_lists):
-    """Write samples as files, and return them as a dataset that reads a chunk at a time."""
+def in_files(draw, folder, sizes, values, has_lists, is_numbered=True):
+    """Write samples as files, and return them as a dataset that reads a chunk at a time, with the numbers of rows."""
     samples = [{"x": value} | ({} if has_lists else {"index": number}) for number, value in enumerate(values)]
     cuts = sorted(draw.randrange(len(samples) + 1) for _ in range(draw.randrange(3)))
     parts = [samples[first:end] for first, end in itertools.pairwise([0, *cuts, len(samples)])]
@@ -18,7 +18,8 @@ def in_files(draw, folder, sizes, values, has_lists):
     for number, part in enumerate(parts):
         if part:
             write(draw, str(folder / f"part-{number}"), part, sizes, extent)
-    options = {"columns": ["x"]} if has_lists else {"columns": ["x", "index"], "kind": "rows"}
+    options = {"columns": ["x", "index"] if is_numbered and not has_lists else ["x"]}
+    options |= {} if has_lists else {"kind": "rows"}
     return bl.open(str(folder), chunks_open=draw.randrange(1, 9), **options)
 
 

@@ -412,20 +412,13 @@ def test_what_is_no_mask_is_refused():
         bl.as_block_mask(others)
 
 
-def test_a_prefix_below_zero_is_an_error_of_its_batch():
-    mask = bl.DocumentMask(prefix="prompt")
-    loader = bl.DataLoader(documents_of([(40, 9), (30, -3)]), batching=bl.Packing(100), block_mask=mask)
-    with refused(bl.DataError, "prompt", "-3", "sample 1"):
-        next(iter(loader))
-
-
 def test_a_negative_prefix_is_found_before_the_first_batch():
     samples = [(40, 9), (1, 0), (30, -3), (20, 1)]
     options = {"batching": bl.Packing(64), "block_mask": bl.DocumentMask(prefix="prompt", block_size=16)}
-    with pytest.raises(bl.DataError, match=r"prompt.*sample 2.*-3|sample 2.*prompt.*-3"):
+    with refused(bl.DataError, "prompt", "-3", "sample 2"):
         bl.DataLoader(documents_of(samples), **options)
-    with pytest.raises(bl.DataError, match=r"sample 1 .*-3|-3.*sample 1"):
+    with refused(bl.DataError, "prompt", "-3", "sample 1"):
         bl.DataLoader(documents_of(samples).select([0, 2]), **options)
     bl.DataLoader(documents_of(samples).select([0, 1, 3]), **options)
-    with pytest.raises(bl.DataError, match="-3"):
+    with refused(bl.DataError, "prompt", "-3", "sample 2"):
         list(bl.DataLoader(on_demand(samples), **options))  # prefixes that a function makes are not known before

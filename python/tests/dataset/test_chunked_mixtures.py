@@ -387,3 +387,138 @@ def test_weights_change_between_steps_on_one_rank():
     next(iter(one))
     with refused(bl.ArgumentError, "other weights", "chunks"):
         other.load_state_dict(one.state_dict())
+
+
+# What is known before a chunk is read
+
+
+def reader(place):
+    return lambda chunk: {"x": numpy.full(10, place)}
+
+
+@pytest.mark.parametrize("join", ["mixture", "concat"])
+@pytest.mark.parametrize("items", [False, True])
+def test_memory_is_given_to_all_sources_or_to_none(join, items):
+    """A number for some of them would be no limit for all, or one that the window of others exceeds."""
+
+    def make(**options):
+        if not items:
+            return bl.ChunkDataset([10] * 20, reader(0), **options)
+        return bl.MapDataset(Rows(), lambda row: {"x": row}, **options)
+
+    unlimited, limited = make(chunks_open=4), make(memory=4000)
+    with refused(
+        bl.ArgumentError, "memory=4000", *(["source 'a'", "source 'b'"] if join == "mixture" else ["dataset 1"])
+    ):
+        if join == "mixture":
+            bl.Mixture({"a": unlimited, "b": limited})
+        else:
+            unlimited.concat(limited, unlimited)
+    both = bl.Mixture({"a": limited, "b": make(memory=3000)})
+    assert both.dataset.memory == 7000
+    assert bl.Mixture({"a": unlimited, "b": unlimited}).dataset.memory is None
+
+
+class Rows:
+    """Items in chunks."""
+
+    chunks = (10,) * 20
+
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, row):
+        return row
+
+    def read_chunk(self, chunk):
+        return numpy.arange(10 * chunk, 10 * chunk + 10)
+
+
+def write_json(path, values):
+    path.write_text("".join(json.dumps({"x": value}) + "\n" for value in values))
+    return bl.open(path)
+
+
+def write_parquet(path, values, kind):
+    pyarrow.parquet.write_table(pyarrow.table({"x": pyarrow.array(values, kind)}), path)
+    return bl.open(path)
+
+
+def write_compressed(path, values, kind):
+    table = pyarrow.table({"x": pyarrow.array(values, kind)})
+    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bl.open(path)
+
+
+FIXED = pyarrow.list_(pyarrow.float32(), 3)
+TYPES = {
+    "int64": ([1, 2, 3], pyarrow.int64()),
+    "float64": ([1.5, 2.0, 3.0], pyarrow.float64()),
+    "int32": ([1, 2, 3], pyarrow.int32()),
+    "bool": ([True, False, True], pyarrow.bool_()),
+    "rows of 3 float32": ([[1, 2, 3]] * 3, FIXED),
+    "rows of 2 float32": ([[1, 2]] * 3, pyarrow.list_(pyarrow.float32(), 2)),
+    "lists of int64": ([[1], [2, 3], [4]], pyarrow.list_(pyarrow.int64())),
+    "lists of float64": ([[1.5], [2, 3], [4]], pyarrow.list_(pyarrow.float64())),
+}
+
+
+@pytest.mark.parametrize("first", TYPES)
+@pytest.mark.parametrize("other", TYPES)
+def test_types_of_files_are_compared_when_they_are_put_together(tmp_path, first, other):
+    """Those of Parquet, of compressed Arrow and, as far as lines have them, of lines of JSON."""
+
+    def write(name, kind):
+        values, stored = TYPES[kind]
+        found = {
+            "parquet": write_parquet(tmp_path / f"{name}.parquet", values, stored),
+            "arrow": write_compressed(tmp_path / f"{name}.arrow", values, stored),
+        }
+        if kind in ("int64", "float64", "bool", "lists of int64", "lists of float64"):
+            found["json"] = write_json(tmp_path / f"{name}.jsonl", values)
+        return found
+
+    firsts, others = write("first", first), write("other", other)
+    for one in firsts.values():
+        for two in others.values():
+            if first == other:
+                batches = list(bl.DataLoader(bl.Mixture({"a": one, "b": two}), 6))
+                assert batches
+                continue
+            with refused(bl.ArgumentError, "'x'", "source 'a'", "source 'b'", first, other):
+                bl.Mixture({"a": one, "b": two})
+            with refused(bl.ArgumentError, "'x'", "dataset 0", "dataset 1", first, other):
+                one.concat(two)
+
+
+def test_names_of_files_are_compared_when_they_are_put_together(tmp_path):
+    tables = {"a": {"x": [1], "y": [2]}, "b": {"x": [1], "z": [2]}}
+    for name, table in tables.items():
+        pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / f"{name}.parquet")
+    opened = {name: bl.open(tmp_path / f"{name}.parquet") for name in tables}
+    with refused(bl.ArgumentError, "source 'a'", "x, y", "source 'b'", "x, z"):
+        bl.Mixture(opened)
+    bl.Mixture({name: bl.open(tmp_path / f"{name}.parquet", columns=["x"]) for name in tables})
+    # Functions of a user have types once they are called.
+    unknown = bl.ChunkDataset([1], lambda chunk: {"x": numpy.array([chunk])})
+    bl.Mixture({"a": opened["a"], "b": unknown})
+
+
+def test_no_chunk_is_read_in_vain():
+    """Of a source that is hardly drawn before the epoch ends."""
+    read = []
+
+    def rare(chunk):
+        read.append(chunk)
+        return {"x": numpy.full(100, chunk)}
+
+    common = bl.ChunkDataset([100] * 50, lambda chunk: {"x": numpy.full(100, -1)}, chunks_open=16)
+    mixture = bl.Mixture({"a": common, "b": bl.ChunkDataset([100] * 50, rare, chunks_open=16)}, {"a": 1, "b": 0.001})
+    loader = bl.DataLoader(mixture, 64, shuffle=True)
+    for _ in range(4):
+        read.clear()
+        drawn = numpy.concatenate([batch["x"] for batch in loader])
+        assert sorted(read) == sorted({*drawn[drawn >= 0].tolist()})
+        assert len(read) < 16

@@ -320,6 +320,8 @@ def test_shares_hold_token_for_token(rule, batch_size):
         (sources, {"weights": WEIGHTS | {"web": -1}}, ("web", "-1")),
         (sources, {"weights": WEIGHTS | {"web": float("nan")}}, ("web", "nan")),
         (sources, {"weights": WEIGHTS | {"web": True}}, ("web", "True")),
+        (sources, {"weights": WEIGHTS | {"web": 1e-12}}, ("source web", "1e-12", "1e-09")),
+        (sources, {"schedule": [(5, {"web": 2e300, "books": 1e290, "code": 2e300})]}, ("books", "1e+290", "2e+291")),
         (sources, {"weights": [1, 2, 3]}, ("[1, 2, 3]", "by name")),
         (sources, {"schedule": [(9, WEIGHTS), (4, WEIGHTS)]}, ("4", "9", "increase")),
         (sources, {"schedule": [(-1, WEIGHTS)]}, ("schedule", "-1")),
@@ -428,9 +430,18 @@ def test_a_sampler_takes_no_mixture():
         bl.BatchSampler(mixture, 4)
 
 
+@pytest.mark.parametrize("least", [1e-9, 3e-9, 1e-8, 1e-6])
+def test_small_weights_are_drawn_as_often_as_they_say(least):
+    """As far as whole numbers below 2^32 go: half a unit of the smallest weight."""
+    data = bl.TensorDataset(x=numpy.arange(100))
+    mixture = bl.Mixture({"a": data, "b": data}, weights={"a": 1, "b": least}, when_exhausted="repeat")
+    draws = len(bl.DataLoader(mixture, 1, True))
+    assert draws == pytest.approx(100 / least, rel=0.5 / (2**31 * least), abs=1 / least)
+
+
 def test_epochs_that_cannot_be_listed_are_refused():
     words = bl.SequenceDataset(x=[numpy.arange(3)] * 20)
-    mixture = bl.Mixture({"a": words, "b": words}, weights={"a": 1, "b": 1e-12}, by="tokens", when_exhausted="repeat")
+    mixture = bl.Mixture({"a": words, "b": words}, weights={"a": 1, "b": 1e-9}, by="tokens", when_exhausted="repeat")
     with pytest.raises(bl.ArgumentError, match="an epoch would draw about"):
         bl.DataLoader(mixture, 4, True)
 

@@ -318,6 +318,24 @@ def test_selections_that_make_no_sense(which, kind, values_named):
 
 
 @pytest.mark.parametrize(
+    ("unnamed", "values"),
+    [
+        (([0.5, 0.5],), ("[0.5, 0.5]", "split(train=0.5, val=0.5)")),
+        (([30, 5, 5],), ("split(train=30, val=5, test=5)",)),
+        ((0.8, 0.2), ("split(0.8, 0.2)", "split(train=0.8, val=0.2)")),
+        ((0.8,), ("split(train=0.8)",)),
+        (((10, 10, 10, 10),), ("split(part0=10, part1=10, part2=10, part3=10)",)),
+    ],
+    ids=str,
+)
+def test_parts_without_names_are_told_how_to_name_them(unnamed, values):
+    series = bl.WindowDataset(numpy.arange(80.0), input_len=3, horizon=1)
+    for dataset in (bl.TensorDataset(numpy.arange(SAMPLES)), documents(range(SAMPLES)), series):
+        with refused(bl.ArgumentError, *values):
+            dataset.split(*unnamed)
+
+
+@pytest.mark.parametrize(
     ("options", "kind", "values_named"),
     [
         ({}, bl.ArgumentError, ("no part",)),

@@ -119,8 +119,8 @@ def test_files_of_feather(tmp_path):
     pyarrow.feather.write_feather(chosen, str(tmp_path / "b.feather"), compression="uncompressed")
     assert isinstance(bl.open(tmp_path / "a.feather"), bl.ChunkDataset)
     assert isinstance(bl.open(tmp_path / "b.feather"), bl.TensorDataset)
-    with refused(bl.ArgumentError, "memory", "b.feather"):
-        bl.open(tmp_path / "b.feather", memory="1MB")
+    with refused(bl.ArgumentError, "chunks_open", "b.feather"):
+        bl.open(tmp_path / "b.feather", chunks_open=3)
 
 
 def test_numbers_keep_their_memory(tmp_path):

@@ -3,7 +3,7 @@
 import batchloom as bl
 import numpy
 import pytest
-from campaign import configurations, draws, kinds, samples, soak
+from campaign import chunk_mixtures, configurations, draws, kinds, samples, soak
 from campaign.tally import FindingError, Tally
 
 
@@ -22,6 +22,32 @@ def test_draws_are_what_their_laws_say():
     draws.campaign(tally, 0, most=60)
     assert tally.counts["draws"] == 60
     assert tally.counts["resumes"] > 60
+
+
+@pytest.mark.law("L1", "L4", "L5")
+def test_mixtures_of_chunks_are_what_their_laws_say():
+    tally = Tally("chunk_mixtures", 0)
+    chunk_mixtures.campaign(tally, 0, most=40)
+    assert tally.counts["runs"] == 40
+    assert tally.counts["resumes"] > 40
+
+
+@pytest.mark.parametrize("broken", ["weights", "state", "chunk"])
+def test_a_mixture_of_chunks_that_breaks_a_law_is_a_finding(monkeypatch, broken):
+    honest = bl.Mixture.__init__
+    if broken == "weights":  # which the mixture names, and does not draw by
+
+        def equal(mixture, sources, weights=None, **options):
+            honest(mixture, sources, dict.fromkeys(sources, 1), **options)
+            monkeypatch.setattr(bl.Mixture, "weights", property(lambda _: weights))
+
+        monkeypatch.setattr(bl.Mixture, "__init__", equal)
+    elif broken == "state":
+        monkeypatch.setattr(bl.DataLoader, "load_state_dict", lambda loader, state: loader.set_epoch(state["epoch"]))
+    else:
+        monkeypatch.setattr(chunk_mixtures.Source, "chunk_of", lambda source, sample: 0)
+    with pytest.raises(FindingError, match="repeat it: scripts/campaign --only chunk_mixtures --seed 3 --first"):
+        chunk_mixtures.campaign(Tally("chunk_mixtures", 0), 3, most=60)
 
 
 def test_faults_end_as_they_should(interpreter):

@@ -15,7 +15,7 @@ use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::file::{DataFile, OPEN_FILES};
 use crate::kept_index::{KeptIndex, Numbers, append_list};
 use crate::parallel::{Progress, for_each_part};
-use crate::source::FileSource;
+use crate::source::{FieldType, FileSource, SampleElements};
 
 /// A key of the first line, and what its value is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -338,6 +338,13 @@ impl FileSource for JsonLinesSource {
 
     fn names(&self) -> &[String] {
         &self.names
+    }
+
+    fn types(&self) -> Vec<FieldType> {
+        let list = self.row_extent.map_or(SampleElements::List, SampleElements::Row);
+        let elements = |is_list| if is_list { list } else { SampleElements::One };
+        let of = |column: &Column| FieldType { dtype: column.dtype, elements: elements(column.is_list) };
+        self.columns.iter().map(of).collect()
     }
 
     fn read_chunk(&self, chunk: u64) -> Result<Vec<ChunkField>> {

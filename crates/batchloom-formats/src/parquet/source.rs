@@ -22,7 +22,7 @@ use super::pages::{ColumnPages, PagePlace, damaged, read_pages};
 use crate::buffers::Buffers;
 use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
-use crate::source::FileSource;
+use crate::source::{FieldType, FileSource, SampleElements};
 
 /// A field of samples, and the columns that make it.
 #[derive(Debug, Clone, PartialEq)]
@@ -301,6 +301,24 @@ impl FileSource for ParquetSource {
 
     fn names(&self) -> &[String] {
         &self.names
+    }
+
+    fn types(&self) -> Vec<FieldType> {
+        let layout = |field: &Field| {
+            let column = field.columns.first().and_then(|&place| self.index.columns.get(place));
+            column.and_then(|&column| self.files.columns()[column].layout.as_ref().ok().copied())
+        };
+        let of = |field: &Field| {
+            let layout = layout(field).unwrap_or(ColumnLayout::Binary);
+            let elements = match layout {
+                _ if field.are_joined => SampleElements::Row(field.columns.len()),
+                ColumnLayout::Scalar(_) => SampleElements::One,
+                ColumnLayout::Fixed(_, extent) => SampleElements::Row(extent),
+                _ => self.row_extent.map_or(SampleElements::List, SampleElements::Row),
+            };
+            FieldType { dtype: layout.dtype(), elements }
+        };
+        self.fields.iter().map(of).collect()
     }
 
     fn read_chunk(&self, chunk: u64) -> Result<Vec<ChunkField>> {

@@ -6,7 +6,7 @@
 //! Promise: positions need the chunks of the slots that are named for them, and no others.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
 
 use super::draws::Draws;
@@ -14,6 +14,9 @@ use super::mixed::Mixed;
 use super::source_window::Passes;
 use super::stream::low;
 use crate::order::ChunkWindow;
+
+/// The number of draws of a source up to which their chunks are listed: more draws need all chunks that are open.
+const FEW_DRAWS: u64 = 4096;
 
 /// A chunk that a slot opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,15 +82,17 @@ impl Draws {
     }
 
     /// The chunks that slots of a window open, in the order in which they are opened: with those that are open already,
-    /// unless the slots `follow` slots that were looked at.
+    /// unless the slots `follow` slots that were looked at. If `positions` hold few samples of a source of a mixture, only
+    /// the chunks of these samples.
     pub(crate) fn chunks_opened_by(
         &self,
         window: usize,
         slots: Range<u64>,
         follow: bool,
+        positions: &Range<u64>,
     ) -> Vec<OpenedChunk> {
         match self {
-            Self::Mixed(mixed) => mixed.chunks_opened_by(window, slots, follow),
+            Self::Mixed(mixed) => mixed.chunks_opened_by(window, slots, follow, positions),
             _ => self.chunk_window().map_or_else(Vec::new, |window| {
                 let opened = |(chunk, last)| OpenedChunk { chunk, first: slots.start, last };
                 window.chunks_opened_by(slots.clone(), follow).into_iter().map(opened).collect()
@@ -95,10 +100,16 @@ impl Draws {
         }
     }
 
-    /// The chunks that slots of a window hold samples of. A mixture names a chunk once for each pass.
-    pub(crate) fn chunks_of_slots(&self, window: usize, slots: Range<u64>) -> Vec<u64> {
+    /// The chunks that slots of a window hold samples of. A mixture names a chunk once for each pass. If `positions` hold
+    /// few samples of a source of it, only the chunks of these samples.
+    pub(crate) fn chunks_of_slots(
+        &self,
+        window: usize,
+        slots: Range<u64>,
+        positions: &Range<u64>,
+    ) -> Vec<u64> {
         match self {
-            Self::Mixed(mixed) => mixed.chunks_of_slots(window, slots),
+            Self::Mixed(mixed) => mixed.chunks_of_slots(window, slots, positions),
             _ => self.chunk_window().map_or_else(Vec::new, |window| window.chunks_of_slots(slots)),
         }
     }
@@ -227,13 +238,35 @@ impl Mixed {
         self.passes().filter(|(other, _)| *other < source).map(|(_, it)| it.window.chunks.len()).sum()
     }
 
-    fn chunks_opened_by(&self, source: usize, slots: Range<u64>, follow: bool) -> Vec<OpenedChunk> {
+    /// The chunks of the samples of a source at some positions, if these are few.
+    fn chunks_drawn(&self, source: usize, passes: &Passes, positions: &Range<u64>) -> Option<HashSet<u64>> {
+        let draws = |position| self.draws_before(position)[source];
+        let (start, end) = (draws(positions.start), draws(positions.end));
+        let few = end.checked_sub(start).filter(|&few| few <= FEW_DRAWS)?;
+        let mut samples = vec![0; usize::try_from(few).ok()?];
+        self.streams[source].fill(self.draws_before_epoch()[source], start, &mut samples);
+        Some(samples.into_iter().map(|sample| passes.window.chunks.chunk_of(sample)).collect())
+    }
+
+    fn chunks_opened_by(
+        &self,
+        source: usize,
+        slots: Range<u64>,
+        follow: bool,
+        positions: &Range<u64>,
+    ) -> Vec<OpenedChunk> {
         let Some(passes) = self.streams[source].passes.as_deref() else { return Vec::new() };
         let (first_chunk, mut opened) = (self.first_chunk(source), Vec::new());
+        if slots.is_empty() {
+            return opened;
+        }
+        let drawn = self.chunks_drawn(source, passes, positions);
+        let is_drawn = |chunk: &u64| drawn.as_ref().is_none_or(|drawn| drawn.contains(chunk));
         for (before, order, own) in self.split_by_pass(source, passes, slots.clone()) {
             let first = self.clock(self.position_of_slot(source, before + own.start));
             let follows = follow && before + own.start == slots.start;
-            for (chunk, last) in order.chunks_opened_by(own, follows) {
+            let own_chunks = order.chunks_opened_by(own, follows).into_iter();
+            for (chunk, last) in own_chunks.filter(|(chunk, _)| is_drawn(chunk)) {
                 let end = self.position_of_slot(source, before + last + 1);
                 let last = self.clock(end.saturating_sub(1));
                 opened.push(OpenedChunk { chunk: first_chunk + chunk, first, last });
@@ -242,12 +275,14 @@ impl Mixed {
         opened
     }
 
-    fn chunks_of_slots(&self, source: usize, slots: Range<u64>) -> Vec<u64> {
+    fn chunks_of_slots(&self, source: usize, slots: Range<u64>, positions: &Range<u64>) -> Vec<u64> {
         let Some(passes) = self.streams[source].passes.as_deref() else { return Vec::new() };
+        let drawn = self.chunks_drawn(source, passes, positions);
         let first_chunk = self.first_chunk(source);
         let parts = self.split_by_pass(source, passes, slots).into_iter();
         parts
             .flat_map(|(_, order, own)| order.chunks_of_slots(own))
+            .filter(|chunk| drawn.as_ref().is_none_or(|drawn| drawn.contains(chunk)))
             .map(|chunk| first_chunk + chunk)
             .collect()
     }

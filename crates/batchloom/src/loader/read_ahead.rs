@@ -29,7 +29,7 @@ impl ReadAhead {
         if step >= plan.steps_of(rank) {
             return Ok(None);
         }
-        let Some(SlotsAhead { time, windows }) = plan.slots_ahead(step, rank, self.slots)? else {
+        let Some(SlotsAhead { time, positions, windows }) = plan.slots_ahead(step, rank, self.slots)? else {
             return Ok(None);
         };
         let mut opened = Vec::new();
@@ -37,7 +37,7 @@ impl ReadAhead {
             // A part of the epoch that begins elsewhere shares no slot with the part before.
             let asked = self.asked.get(window).filter(|asked| asked.contains(&slots.start));
             let from = asked.map_or(slots.start, |asked| asked.end.min(slots.end));
-            opened.extend(plan.chunks_opened_by(window, from..slots.end, asked.is_some()));
+            opened.extend(plan.chunks_opened_by(window, from..slots.end, asked.is_some(), &positions));
         }
         // Sources of a mixture open theirs side by side.
         opened.sort_by_key(|opened| opened.first);

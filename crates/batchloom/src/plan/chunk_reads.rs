@@ -14,6 +14,8 @@ use crate::draws::OpenedChunk;
 pub(crate) struct SlotsAhead {
     /// The time at which the batch begins.
     pub(crate) time: u64,
+    /// The positions from the batch on, up to the end of its part of the epoch.
+    pub(crate) positions: Range<u64>,
     /// The slots of each window.
     pub(crate) windows: Vec<Range<u64>>,
 }
@@ -61,18 +63,21 @@ impl Plan {
             return Ok(None);
         }
         let mut windows = draws.slots_of(own.clone());
-        draws.add_slots(&mut windows, more, all.end.max(own.end));
-        Ok(Some(SlotsAhead { time: draws.clock(own.start), windows }))
+        let positions = own.start..all.end.max(own.end);
+        draws.add_slots(&mut windows, more, positions.end);
+        Ok(Some(SlotsAhead { time: draws.clock(own.start), positions, windows }))
     }
 
     /// The chunks that `slots` of a window open, in the order in which slots need them: with those that are open already,
-    /// unless the slots `follow` slots that were looked at.
+    /// unless the slots `follow` slots that were looked at. If `positions` hold few samples of a source of a mixture, only
+    /// the chunks of these samples.
     pub(crate) fn chunks_opened_by(
         &self,
         window: usize,
         slots: Range<u64>,
         follow: bool,
+        positions: &Range<u64>,
     ) -> Vec<OpenedChunk> {
-        self.epoch.draws.chunks_opened_by(window, slots, follow)
+        self.epoch.draws.chunks_opened_by(window, slots, follow, positions)
     }
 }

@@ -64,9 +64,9 @@ impl Plan {
             if positions.is_empty() {
                 continue;
             }
-            let windows = draws.slots_of(positions).into_iter().enumerate();
-            let chunks: Vec<u64> =
-                windows.flat_map(|(window, slots)| draws.chunks_of_slots(window, slots)).collect();
+            let windows = draws.slots_of(positions.clone()).into_iter().enumerate();
+            let of = |(window, slots)| draws.chunks_of_slots(window, slots, &positions);
+            let chunks: Vec<u64> = windows.flat_map(of).collect();
             // Chunks that these batches share with those before stay open.
             read += chunks.iter().filter(|chunk| !open.contains(*chunk)).count() as u64;
             open = chunks.into_iter().collect();

@@ -120,6 +120,11 @@ class ChunkSource:
         """The structures of samples."""
         return self._reader.structures
 
+    @property
+    def types(self) -> Mapping[str, str] | None:
+        """The type of each field in words, if the function has them as ``types``: nobody else knows before it reads."""
+        return getattr(self.read, "types", None)
+
     @cached_property
     def _reader(self) -> ChunkReader:
         return ChunkReader(self)

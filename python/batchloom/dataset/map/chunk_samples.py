@@ -10,7 +10,7 @@ Promises:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ import numpy
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, Origin, require_datasets
-from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
+from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_same_limits, window_size
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.source import Refused, SampleSource
 from batchloom.dataset.map.structure import Structure
@@ -42,6 +42,10 @@ class SourceOfChunks(SampleSource, Protocol):
     @property
     def structures(self) -> Any:
         """The structures of samples."""
+
+    @property
+    def types(self) -> Mapping[str, str] | None:
+        """The type of each field in words, as far as it is known before a chunk is read; ``None`` without any names."""
 
     def engine(self, *options: Any) -> _native.Dataset:
         """Return the samples as the engine sees them, with the options of chunks."""
@@ -121,6 +125,13 @@ class ChunkSamples(OnDemandSamples[Chunks]):
         found = self._whole.chunks_open()
         assert found is not None, "the window has a size"
         return found
+
+    @override
+    def require_alike(self, datasets: Sequence[Any], labels: Sequence[str]) -> None:
+        pairs = zip(labels, datasets, strict=True)
+        parts = [(label, chunk_samples_of(each)) for label, each in pairs if isinstance(each, ChunkedDataset)]
+        require_same_limits((label, part.window) for label, part in parts)
+        require_same_fields([(label, part.source.types) for label, part in parts])
 
     @override
     def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
@@ -212,6 +223,31 @@ def chunk_samples_of(dataset: ChunkedDataset) -> ChunkSamples[Any]:
     return dataset._samples
 
 
+def require_same_fields(found: Sequence[tuple[str, Mapping[str, str] | None]]) -> None:
+    """Refuse datasets that differ in the names or the types of fields, as far as these are known.
+
+    Args:
+        found: The name of each dataset in messages, and the type of each of its fields in words.
+
+    Raises:
+        ArgumentError: Two differ.
+    """
+    known = [(label, types) for label, types in found if types is not None]
+    for label, types in known[1:]:
+        first, expected = known[0]
+        if types.keys() != expected.keys():
+            raise ArgumentError(
+                f"{first} has fields {', '.join(expected)}, and {label} has {', '.join(types)}; expected the same, by "
+                "columns="
+            )
+        other = next((name for name in expected if types[name] != expected[name]), None)
+        if other is not None:
+            raise ArgumentError(
+                f"field {other!r} has {expected[other]} in {first} and {types[other]} in {label}; expected one type, "
+                "or columns= without it"
+            )
+
+
 class JoinedChunkSource:
     """The chunks of several datasets, and the samples in them.
 
@@ -229,6 +265,12 @@ class JoinedChunkSource:
     def structures(self) -> JoinedChunkSource:
         """The structures of samples of all datasets."""
         return self
+
+    @property
+    def types(self) -> Mapping[str, str] | None:
+        """The type of each field, of the first dataset in which they are known."""
+        found = (chunk_samples_of(each).source.types for each in self.datasets)
+        return next((types for types in found if types is not None), None)
 
     def of_text(self, text: str) -> Structure:
         """Return the structure with a text, which some dataset has seen."""
@@ -281,22 +323,12 @@ class JoinedChunkSamples(ChunkSamples[JoinedChunkSource]):
     def __init__(self, datasets: tuple[ChunkedDataset, ...], says_source: bool) -> None:
         self.says_source = says_source
         self._parts = [chunk_samples_of(each) for each in datasets]
-        self._require_same_names()
         first = self._parts[0]
         named = [sizes for part in self._parts if (sizes := part.named_sizes()) is not None]
         memory = [part.window.memory for part in self._parts]
         whole = None if None in memory else sum(each for each in memory if each is not None)
         sizes = NamedSizes.join(named) if len(named) == len(self._parts) else None
         super().__init__(JoinedChunkSource(datasets), sizes, first.options, WindowSize(None, whole))
-
-    def _require_same_names(self) -> None:
-        known = [getattr(part.source, "names", None) for part in self._parts]
-        for number, names in enumerate(known):
-            if names is not None and known[0] is not None and sorted(names) != sorted(known[0]):
-                raise ArgumentError(
-                    f"the datasets cannot be put together: dataset 0 has fields {', '.join(known[0])}, dataset "
-                    f"{number} has {', '.join(names)}; expected the same, by columns="
-                )
 
     @override
     def recipe(self) -> Recipe:

@@ -5,6 +5,7 @@ Promise: the size is either a number of chunks or a number of bytes, and both at
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchloom.arguments import byte_count, integer
@@ -45,3 +46,22 @@ def window_size(chunks_open: int | None, memory: int | str | None) -> WindowSize
             "chunks are mixed"
         )
     return WindowSize(None, byte_count("memory", memory))
+
+
+def require_same_limits(windows: Iterable[tuple[str, WindowSize]]) -> None:
+    """Refuse windows of which some have a number of bytes and some have none: their sum would limit nothing.
+
+    Args:
+        windows: The name of each dataset in messages, and its window.
+
+    Raises:
+        ArgumentError: There are both.
+    """
+    sizes = list(windows)
+    limited = next((each for each in sizes if each[1].memory is not None), None)
+    unlimited = next((each for each in sizes if each[1].memory is None), None)
+    if limited is not None and unlimited is not None:
+        raise ArgumentError(
+            f"{limited[0]} has memory={limited[1].memory}, and {unlimited[0]} has none; expected memory= for each or "
+            "for none: chunks of all lie in the sum of it (an array in memory is a chunk of its nbytes)"
+        )

@@ -111,6 +111,7 @@ class FileSource(ChunkSource):
         self.files, self.names, self._open, self._chunks = files, names, open_chunks, open_chunks()
         lengths = self._chunks.lengths()
         self.lengths: Array | None = None if lengths is None else numpy.from_dlpack(lengths)
+        self._types = dict(self._chunks.types())
         super().__init__(numpy.from_dlpack(self._chunks.sizes()), self._read)
         self._structures = Structures()
         example = {name: numpy.zeros(0) for name in names}
@@ -124,6 +125,11 @@ class FileSource(ChunkSource):
     def structures(self) -> Structures:
         """The structures of samples."""
         return self._structures
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The type of each field in words."""
+        return self._types
 
     def engine(self, *options: Any) -> _native.Dataset:
         """Return the samples as the engine sees them."""

@@ -14,7 +14,7 @@ from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, JoinedFunction, JoinedItems, require_same
-from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, window_size
+from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_same_limits, window_size
 from batchloom.dataset.map.item_chunks import ItemChunks, JoinedChunkItems, are_in_chunks
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
@@ -255,6 +255,12 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             held = _rebuild(*recipe, self.window if self._parts is None else self._parts)
             held = held if self.selection is None else held.select(self.selection)
         return super(ItemSamples, held).with_extras(extras)
+
+    @override
+    def require_alike(self, datasets: Sequence[Any], labels: Sequence[str]) -> None:
+        pairs = [(label, each) for label, each in zip(labels, datasets, strict=True) if isinstance(each, MapDataset)]
+        windows = [(label, each._samples.window) for label, each in pairs]
+        require_same_limits((label, window) for label, window in windows if window is not None)
 
     @override
     def join(self, datasets: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:

@@ -18,6 +18,7 @@ from batchloom.dataset.base import Dataset, Dicts, Form, Tuples, with_samples
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
 from batchloom.dataset.samples import Recipe, override
+from batchloom.dataset.selection import refuse_unnamed
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.backtest import Backtest, read_folds
 from batchloom.dataset.windows.covariates import Covariates
@@ -323,7 +324,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         self,
         borders: str | None = None,
         /,
-        *,
+        *unnamed: Any,
         by: str | None = None,
         rounding: str = "exact",
         reach_back: bool = True,
@@ -341,6 +342,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         Args:
             borders: The borders of a published evaluation, instead of parts: ``"ett-hour"`` or ``"ett-minute"``, the
                 12, 4 and 4 months of the ETT sets.
+            unnamed: Parts without names, which are an error that names them.
             by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types. With
                 ``"end"``, each part but the first has a number of steps, counted from the end of each series, whatever
                 its length, and the first has the other steps: ``split(by="end", train=None, val=24, test=24)``.
@@ -357,9 +359,11 @@ class WindowDataset(Dataset[Form], WindowAttributes):
             A dataset for each part, in the order of their names.
 
         Raises:
-            ArgumentError: Parts that overlap, or shares that sum to more than 1.
+            ArgumentError: Parts that overlap or have no names, or shares that sum to more than 1.
             DataError: A part without a window.
         """
+        if unnamed or not isinstance(borders, str | None):
+            refuse_unnamed((borders, *unnamed))
         if not isinstance(reach_back, bool):
             raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
         samples = self._samples
@@ -467,6 +471,7 @@ class WindowSamples(StoredSamples):
     def with_series(self, series: Series) -> WindowSamples:
         """Return the same windows over other series."""
         windows = WindowSamples(series, self.shape, self.part)
+        windows.memory = self.memory
         return windows if self.selection is None else windows.select(self.selection)
 
     def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:

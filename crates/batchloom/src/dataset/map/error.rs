@@ -29,5 +29,11 @@ causes! {
             LEAST_CHUNKS.saturating_mul(*largest)
         )]
         ChunkMemory { bytes: u64, largest: u64 } is Argument of "memory",
+        /// The sum of some limits would limit no dataset without one.
+        #[error(
+            "memory is {bytes} bytes for the chunks of dataset {limited}, and there is none for those of dataset \
+             {unlimited}; expected memory for each dataset, or for none: what all have together is the limit"
+        )]
+        PartlyLimited { limited: usize, bytes: u64, unlimited: usize } is Argument of "memory",
     }
 }

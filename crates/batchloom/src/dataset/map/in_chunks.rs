@@ -42,13 +42,19 @@ impl InChunks {
     /// memory decides the number of chunks to mix; without a limit, it is the largest number of a dataset.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if the memory holds fewer than [`LEAST_CHUNKS`] of the largest chunks.
+    /// [`Kind::Argument`](crate::Kind::Argument) if some have a limit and some have none, or the memory holds fewer than
+    /// [`LEAST_CHUNKS`] of the largest chunks.
     pub(super) fn join(each: &[&Self]) -> Result<Self> {
         let part = |it: &&Self| PartInChunks { chunks: it.chunks.len(), open: it.open, memory: it.memory };
         let parts: Vec<PartInChunks> = each.iter().map(part).collect();
         let chunks = Chunks::new(each.iter().flat_map(|it| it.chunks.sizes()));
-        let memory = parts.iter().map(|part| part.memory).collect::<Option<Vec<_>>>();
-        let memory = memory.and_then(|each| each.into_iter().reduce(ChunkMemory::and));
+        let limited = parts.iter().position(|part| part.memory.is_some());
+        let unlimited = parts.iter().position(|part| part.memory.is_none());
+        if let (Some(limited), Some(unlimited)) = (limited, unlimited) {
+            let bytes = parts[limited].memory.map_or(0, |memory| memory.bytes);
+            return Err(MapCause::PartlyLimited { limited, bytes, unlimited }.into());
+        }
+        let memory = parts.iter().filter_map(|part| part.memory).reduce(ChunkMemory::and);
         let open = match memory {
             Some(memory) => {
                 let refused = MapCause::ChunkMemory { bytes: memory.bytes, largest: memory.largest };

@@ -1,0 +1,237 @@
+"""The limit of memory maps: batches do not depend on it, and pages beyond it return to the system."""
+
+import ctypes
+import mmap
+import os
+import pickle
+from itertools import product
+
+import batchloom as bl
+import numpy
+import pytest
+from batchloom.dataset.base import samples_of
+from oracles.memory import resident_of
+from refusals import refused
+
+ROWS, WIDTH = 6000, 8
+
+
+def rows(values):
+    return bl.TensorDataset(x=values.reshape(-1, WIDTH), y=values.reshape(-1, WIDTH)[:, 0])
+
+
+def sequences(values):
+    return bl.SequenceDataset(x=(values, numpy.arange(0, len(values) + 1, 2 * WIDTH)))
+
+
+def groups(values):
+    return bl.GroupDataset(numpy.arange(len(values)) // 13, x=values)
+
+
+def windows(values):
+    return bl.WindowDataset(values.reshape(-1, WIDTH).view(numpy.float64), input_len=24, horizon=5)
+
+
+def tokens(values):
+    return bl.TokenDataset(values, 32, documents=numpy.append(numpy.arange(0, len(values), 1000), len(values)))
+
+
+KINDS = {each.__name__: each for each in (rows, sequences, groups, windows, tokens)}
+WHOLE = {
+    "whole": lambda dataset: dataset,
+    "selected": lambda dataset: dataset.select(range(3, len(dataset.indices) - 4)),
+    "split": lambda dataset: dataset.split(first=0.7, rest=0.3)[0],
+    "joined": lambda dataset: dataset.concat(dataset),
+    "mixed": lambda dataset: bl.Mixture({"a": dataset, "b": dataset}, weights={"a": 3, "b": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A file of 8-byte integers."""
+    path = tmp_path_factory.mktemp("limits") / "values.bin"
+    numpy.random.default_rng(0).integers(0, 1 << 40, ROWS * WIDTH).tofile(path)
+    return path
+
+
+def epochs(dataset, **options):
+    """The batches of two epochs, as bytes, where the second one is resumed in the middle."""
+    loader = bl.DataLoader(dataset, 16, **options)
+    batches = [as_bytes(batch) for batch in loader]
+    begun = iter(loader)
+    batches += [as_bytes(next(begun)) for _ in range(3)]
+    resumed = bl.DataLoader(dataset, 16, **options)
+    resumed.load_state_dict(loader.state_dict())
+    return batches + [as_bytes(batch) for batch in resumed]
+
+
+def as_bytes(batch):
+    values = batch.values() if isinstance(batch, dict) else batch
+    return [numpy.asarray(value).tobytes() for value in values]
+
+
+@pytest.mark.law("L2", "L4")
+@pytest.mark.parametrize(("kind", "part", "shuffle"), [*product(KINDS, WHOLE, [True, False, "runs"])])
+def test_batches_do_not_depend_on_the_limit(path, kind, part, shuffle):
+    if shuffle == "runs" and kind not in ("windows", "tokens"):
+        pytest.skip("other kinds have no runs")
+    if part == "mixed" and shuffle == "runs":
+        pytest.skip("mixtures have no runs")
+    if part == "split" and kind == "windows":
+        pytest.skip("windows are split by time")
+    make, choose = KINDS[kind], WHOLE[part]
+    values = numpy.fromfile(path, numpy.int64)
+    wanted = epochs(choose(make(values)), shuffle=shuffle)
+    for mode in ("r", "r+"):
+        limited = make(numpy.memmap(path, numpy.int64, mode)).with_memory(1)
+        assert epochs(choose(limited), shuffle=shuffle) == wanted
+
+
+def test_pages_return_and_changes_stay(tmp_path):
+    """Of a map that is written to as well."""
+    path, size = tmp_path / "rows.bin", 8 << 20
+    path.touch()
+    os.truncate(path, size)
+    values = numpy.memmap(path, numpy.uint8, "r+").reshape(-1, 1 << 16)
+    values[5] = 7
+    dataset = bl.TensorDataset(values).with_memory(1)
+    loader = bl.DataLoader(dataset, 8, num_threads=1, prefetch=1)
+    values.sum()
+    assert resident_of(str(path)) == size
+    batches = iter(loader)
+    (first,) = next(batches)
+    assert sum(row.sum() for row in first) in (0, 7 << 16)
+    batches.close()
+    assert resident_of(str(path)) < size
+    assert values[5].sum() == 7 << 16
+
+
+def test_a_private_map_keeps_its_changes(path):
+    values = numpy.memmap(path, numpy.int64, "c")
+    values[:] = numpy.arange(len(values))
+    with refused(bl.ArgumentError, "memory", "1MB", "map of a file"):
+        rows(values).with_memory("1MB")
+    both = bl.TensorDataset(x=values, y=numpy.memmap(path, numpy.int64, "r")).with_memory(1)
+    x = numpy.concatenate([x for x, _ in map(dict.values, bl.DataLoader(both, 64))])
+    assert (x == numpy.arange(len(values))).all()
+    assert (values == numpy.arange(len(values))).all()
+    # Also where a view of windows or a stream of tokens lets go of pages by itself.
+    stream = bl.TokenDataset(values, 32)
+    assert samples_of(stream).location.pages(1).mapped == 0
+    samples_of(stream).location.pages(1).release()
+    assert (values == numpy.arange(len(values))).all()
+
+
+def test_a_private_map_that_is_read_only_now_keeps_its_changes(path):
+    """As does that of a library whose addresses were written to it."""
+    values = numpy.memmap(path, numpy.int64, "c")
+    values[:] = 7
+    library = ctypes.CDLL(None)
+    start, size = values.ctypes.data, values.nbytes
+    assert library.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ) == 0
+    with refused(bl.ArgumentError, "memory", "map of a file"):
+        rows(values).with_memory(1)
+    assert (values == 7).all()
+
+
+def test_memory_that_is_no_file_stays():
+    with mmap.mmap(-1, 1 << 20) as memory:  # shared, and no file
+        values = numpy.frombuffer(memory, numpy.int64)
+        values[:] = 3
+        with refused(bl.ArgumentError, "memory", "map of a file"):
+            rows(values).with_memory(1)
+        assert (values == 3).all()
+        del values
+    with refused(bl.ArgumentError, "memory", "map of a file"):
+        bl.TensorDataset(numpy.zeros((4, 2))).with_memory(1)
+
+
+def test_the_limit_goes_along(path):
+    """With selections, splits, pickles and processes; limits that are put together add up."""
+    plain = rows(numpy.memmap(path, numpy.int64, "r"))
+    limited = plain.with_memory("2MB")
+    assert (plain.memory, limited.memory) == (None, 2_000_000)
+    assert limited.select([1, 2]).memory == limited[3:9].memory == limited.take(2).memory == 2_000_000
+    assert [part.memory for part in limited.split(a=0.5, b=0.5)] == [2_000_000] * 2
+    assert pickle.loads(pickle.dumps(limited)).memory == pickle.loads(pickle.dumps(limited[3:9])).memory == 2_000_000
+    assert limited.concat(limited, plain).memory == 4_000_000
+    assert plain.concat(plain).memory is None
+    assert bl.Mixture({"a": plain, "b": limited}).dataset.memory == 2_000_000
+    assert limited.with_memory(5).memory == 5
+
+
+@pytest.mark.parametrize("memory", [0, -1, "much", "1 QB", 1.5, None])
+def test_no_number_of_bytes(path, memory):
+    with refused((bl.ArgumentError, TypeError), "memory"):
+        rows(numpy.memmap(path, numpy.int64, "r")).with_memory(memory)
+
+
+def test_chunks_have_their_limit_where_they_are_made():
+    chunks = bl.ChunkDataset([4], lambda chunk: numpy.zeros((4, 2)))
+    with refused(bl.ArgumentError, "memory", "'1MB'", "chunk"):
+        chunks.with_memory("1MB")
+
+
+RESIDENT = """
+    import sys
+    import batchloom as bl
+    import numpy
+
+    path, kind, owner, limit = sys.argv[1:]
+    limit = int(limit)
+
+    def resident():
+        line = next(line for line in open("/proc/self/status") if line.startswith("RssFile"))
+        return int(line.split()[1]) << 10
+
+    if owner == "numpy":
+        values = numpy.memmap(path, numpy.int64, "r")
+    elif owner == "torch":
+        import torch
+        size = __import__("os").stat(path).st_size // 8
+        values = torch.from_file(path, shared=True, size=size, dtype=torch.int64)
+    else:
+        import pyarrow
+        values = numpy.frombuffer(pyarrow.memory_map(path).read_buffer(), numpy.int64)
+    rows = values.reshape(-1, 8192)
+    make = {
+        "rows": lambda rows: bl.TensorDataset(rows),
+        "sequences": lambda rows: bl.SequenceDataset(x=(rows, numpy.arange(0, len(rows) + 1))),
+        "groups": lambda rows: bl.GroupDataset(numpy.arange(len(rows)), rows),
+        "windows": lambda rows: bl.WindowDataset(rows.view(numpy.float64), input_len=1, horizon=0),
+        "tokens": lambda rows: bl.TokenDataset(rows.reshape(-1), 8192),
+    }
+    if kind == "joined":
+        half = len(rows) // 2
+        dataset = bl.TensorDataset(rows[:half]).with_memory(limit // 2)
+        dataset = dataset.concat(bl.TensorDataset(rows[half:]).with_memory(limit - limit // 2))
+    elif kind == "mixed":
+        half = len(rows) // 2
+        parts = [bl.TensorDataset(part).with_memory(limit // 2) for part in (rows[:half], rows[half:])]
+        dataset = bl.Mixture(dict(zip("ab", parts)), when_exhausted="renormalise")
+    elif kind == "selected":
+        dataset = bl.TensorDataset(rows).with_memory(limit)[:-3]
+    else:
+        dataset = make[kind](rows).with_memory(limit)
+    loader = bl.DataLoader(dataset, 8, shuffle=True, num_threads=1, prefetch=1)
+    early, most, seen = resident(), 0, 0
+    for batch in loader:
+        seen += 1
+        most = max(most, resident() - early)
+    assert seen == len(loader) >= len(rows) // 8 - 1, (seen, len(loader), len(rows))
+    print(most)
+"""
+CASES = [
+    *(("numpy", kind) for kind in ("rows", "sequences", "groups", "windows", "tokens", "joined", "mixed", "selected")),
+    ("torch", "rows"),
+    ("pyarrow", "rows"),
+]
+
+
+@pytest.mark.parametrize(("owner", "kind"), CASES)
+def test_memory_stays_below_the_limit(script, tmp_path, owner, kind):
+    """Plus what the blocks in preparation read, each row in one or two pieces of 64 KiB that the system maps."""
+    path, size, limit = tmp_path / "rows.bin", 208 << 20, 1 << 20
+    path.touch()
+    os.truncate(path, size)
+    assert int(script(RESIDENT, path, kind, owner, limit)) < limit + (48 << 20)
