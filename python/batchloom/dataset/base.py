@@ -128,7 +128,7 @@ class Dataset(HasSizes, Generic[Form]):
         return self._samples.memory
 
     def with_memory(self, memory: int | str) -> Self:
-        """Return the same dataset with a limit for memory maps: no more bytes of them stay in memory.
+        """Return the same dataset with a limit for memory maps, which loaders keep between blocks of batches.
 
             rows = bl.TensorDataset(numpy.load("train.npy", mmap_mode="r")).with_memory("64MB")
 

@@ -313,15 +313,23 @@ def test_bans_and_static_buffers():
     ]
 
 
-def test_arrays_in_memory_are_a_source_as_one_chunk():
+@pytest.mark.parametrize("limits", [({}, {"chunks_open": 2}), ({"memory": 5 * 320}, {"memory": 5 * 64})])
+def test_arrays_in_memory_are_a_source_as_one_chunk(limits):
     x = numpy.arange(40.0)
-    arrays = bl.ChunkDataset([40], lambda chunk: {"x": x})
-    chunks = bl.ChunkDataset([8] * 9, lambda chunk: {"x": numpy.arange(8.0) + 100 + 8 * chunk}, chunks_open=2)
+    arrays = bl.ChunkDataset([40], lambda chunk: {"x": x}, **limits[0])
+    chunks = bl.ChunkDataset([8] * 9, lambda chunk: {"x": numpy.arange(8.0) + 100 + 8 * chunk}, **limits[1])
     loader = bl.DataLoader(bl.Mixture({"a": arrays, "b": chunks}, when_exhausted="renormalise"), 4, shuffle=True)
     seen = numpy.concatenate([batch["x"] for batch in loader])
     assert sorted(seen) == [*range(40), *range(100, 172)]
     first = [number for number in seen if number < 100]
     assert first != sorted(first)
+
+
+def test_empty_chunks_need_no_memory():
+    sizes = [1, 0, 0, 1, 1, 0]
+    few = bl.ChunkDataset(sizes, lambda chunk: {"x": numpy.full((sizes[chunk], 10), chunk)}, memory=3 * 80)
+    batches = list(bl.DataLoader(bl.Mixture({"few": few}), 1, shuffle=True))
+    assert sorted(batch["x"][0, 0] for batch in batches) == [0, 3, 4]
 
 
 def test_concatenated_chunks_are_one_dataset():

@@ -15,8 +15,9 @@ use super::source_window::Passes;
 use super::stream::low;
 use crate::order::ChunkWindow;
 
-/// The number of draws of a source up to which their chunks are listed: more draws need all chunks that are open.
-const FEW_DRAWS: u64 = 4096;
+/// The number of draws of a source up to which their chunks are listed, which takes about a microsecond for each: more
+/// draws need most chunks that are open.
+const FEW_DRAWS: u64 = 1 << 14;
 
 /// A chunk that a slot opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,22 +83,28 @@ impl Draws {
     }
 
     /// The chunks that slots of a window open, in the order in which they are opened: with those that are open already,
-    /// unless the slots `follow` slots that were looked at. If `positions` hold few samples of a source of a mixture, only
-    /// the chunks of these samples.
+    /// unless the slots `follow` slots that were looked at. Only those in `drawn`, if there is such a list.
     pub(crate) fn chunks_opened_by(
         &self,
         window: usize,
         slots: Range<u64>,
         follow: bool,
-        positions: &Range<u64>,
+        drawn: Option<&HashSet<u64>>,
     ) -> Vec<OpenedChunk> {
         match self {
-            Self::Mixed(mixed) => mixed.chunks_opened_by(window, slots, follow, positions),
+            Self::Mixed(mixed) => mixed.chunks_opened_by(window, slots, follow, drawn),
             _ => self.chunk_window().map_or_else(Vec::new, |window| {
                 let opened = |(chunk, last)| OpenedChunk { chunk, first: slots.start, last };
                 window.chunks_opened_by(slots.clone(), follow).into_iter().map(opened).collect()
             }),
         }
+    }
+
+    /// The chunks of the samples of a source of a mixture at some positions, by their numbers in the source: of the window
+    /// of that number. `None` if they are not few, or there are no sources.
+    pub(crate) fn chunks_drawn(&self, window: usize, positions: &Range<u64>) -> Option<HashSet<u64>> {
+        let Self::Mixed(mixed) = self else { return None };
+        mixed.chunks_drawn(window, mixed.streams[window].passes.as_deref()?, positions)
     }
 
     /// The chunks that slots of a window hold samples of. A mixture names a chunk once for each pass. If `positions` hold
@@ -253,15 +260,14 @@ impl Mixed {
         source: usize,
         slots: Range<u64>,
         follow: bool,
-        positions: &Range<u64>,
+        drawn: Option<&HashSet<u64>>,
     ) -> Vec<OpenedChunk> {
         let Some(passes) = self.streams[source].passes.as_deref() else { return Vec::new() };
         let (first_chunk, mut opened) = (self.first_chunk(source), Vec::new());
         if slots.is_empty() {
             return opened;
         }
-        let drawn = self.chunks_drawn(source, passes, positions);
-        let is_drawn = |chunk: &u64| drawn.as_ref().is_none_or(|drawn| drawn.contains(chunk));
+        let is_drawn = |chunk: &u64| drawn.is_none_or(|drawn| drawn.contains(chunk));
         for (before, order, own) in self.split_by_pass(source, passes, slots.clone()) {
             let first = self.clock(self.position_of_slot(source, before + own.start));
             let follows = follow && before + own.start == slots.start;

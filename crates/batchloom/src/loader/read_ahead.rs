@@ -1,5 +1,6 @@
 //! `ReadAhead`: the chunks to read before batches need them, in the order of the plan.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::plan::SlotsAhead;
@@ -12,12 +13,14 @@ pub(super) struct ReadAhead {
     slots: u64,
     /// The slots of each window of which all chunks were asked for.
     asked: Vec<Range<u64>>,
+    /// The chunks of windows with few samples before the end of their part of the epoch, and the positions of these.
+    drawn: HashMap<usize, (Range<u64>, HashSet<u64>)>,
 }
 
 impl ReadAhead {
     /// Reads chunks `slots` slots early.
     pub(super) fn new(slots: u64) -> Self {
-        Self { slots, asked: Vec::new() }
+        Self { slots, asked: Vec::new(), drawn: HashMap::new() }
     }
 
     /// The chunks that batches of `rank` from `step` on need next, and that were not asked for yet. `None` if there are no
@@ -37,13 +40,33 @@ impl ReadAhead {
             // A part of the epoch that begins elsewhere shares no slot with the part before.
             let asked = self.asked.get(window).filter(|asked| asked.contains(&slots.start));
             let from = asked.map_or(slots.start, |asked| asked.end.min(slots.end));
-            opened.extend(plan.chunks_opened_by(window, from..slots.end, asked.is_some(), &positions));
+            let follow = asked.is_some();
+            if follow && from >= slots.end {
+                continue;
+            }
+            let drawn = find_drawn(&mut self.drawn, plan, window, &positions);
+            opened.extend(plan.chunks_opened_by(window, from..slots.end, follow, drawn));
         }
         // Sources of a mixture open theirs side by side.
         opened.sort_by_key(|opened| opened.first);
         self.asked = windows;
         Ok(Some(NextChunks { time, chunks: opened.iter().map(|it| (it.chunk, it.last)).collect() }))
     }
+}
+
+/// The chunks of the samples of a window at some positions, if they are few: listed once for all positions before an end.
+fn find_drawn<'a>(
+    known: &'a mut HashMap<usize, (Range<u64>, HashSet<u64>)>,
+    plan: &Plan,
+    window: usize,
+    positions: &Range<u64>,
+) -> Option<&'a HashSet<u64>> {
+    let has = |(found, _): &(Range<u64>, _)| found.end == positions.end && found.start <= positions.start;
+    if !known.get(&window).is_some_and(has) {
+        known.remove(&window);
+        known.insert(window, (positions.clone(), plan.chunks_drawn(window, positions)?));
+    }
+    known.get(&window).map(|(_, chunks)| chunks)
 }
 
 /// The chunks that batches need next.

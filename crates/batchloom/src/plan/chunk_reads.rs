@@ -3,6 +3,7 @@
 //! Promise: these are functions of the plan alone, so that a store of chunks can be filled in the order in which batches
 //! need them.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::Plan;
@@ -69,15 +70,19 @@ impl Plan {
     }
 
     /// The chunks that `slots` of a window open, in the order in which slots need them: with those that are open already,
-    /// unless the slots `follow` slots that were looked at. If `positions` hold few samples of a source of a mixture, only
-    /// the chunks of these samples.
+    /// unless the slots `follow` slots that were looked at. Only those in `drawn`, if there is such a list.
     pub(crate) fn chunks_opened_by(
         &self,
         window: usize,
         slots: Range<u64>,
         follow: bool,
-        positions: &Range<u64>,
+        drawn: Option<&HashSet<u64>>,
     ) -> Vec<OpenedChunk> {
-        self.epoch.draws.chunks_opened_by(window, slots, follow, positions)
+        self.epoch.draws.chunks_opened_by(window, slots, follow, drawn)
+    }
+
+    /// The chunks of the samples at some positions of a window, if a source of a mixture has few samples there.
+    pub(crate) fn chunks_drawn(&self, window: usize, positions: &Range<u64>) -> Option<HashSet<u64>> {
+        self.epoch.draws.chunks_drawn(window, positions)
     }
 }

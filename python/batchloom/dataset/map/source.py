@@ -134,7 +134,11 @@ def rows_of(columns: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
 def _are_of_datasets(items: Any) -> bool:
     """Return whether items are a set of ``datasets``, of which a list of numbers reads columns."""
     datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(items, datasets.Dataset)
+    if datasets is None or not isinstance(items, datasets.Dataset):
+        return False
+    # A class of the user may read rows in its own way.
+    kind, known = type(items), datasets.Dataset
+    return kind.__getitems__ is known.__getitems__ and kind.__getitem__ is known.__getitem__
 
 
 def _run_other_code(items: Any) -> bool:

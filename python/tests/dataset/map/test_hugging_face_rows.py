@@ -167,3 +167,17 @@ def test_a_batch_of_one_row_has_the_types_of_larger_ones(workers):
     batches = list(bl.DataLoader(bl.MapDataset(rows, workers=workers), batch_size=8))
     assert [len(batch["share"]) for batch in batches] == [8, 8, 1]
     assert {batch["share"].dtype for batch in batches} == {numpy.dtype("float32")}
+
+
+class Shifted(datasets.Dataset):
+    """Rows that their class reads in its own way."""
+
+    def __getitems__(self, numbers):
+        return [{"label": 1000 + number} for number in numbers]
+
+
+def test_a_class_that_reads_rows_in_its_own_way_is_followed():
+    rows = make_rows()
+    shifted = Shifted(rows.data, rows.info)
+    batches = list(bl.DataLoader(bl.MapDataset(shifted), batch_size=8))
+    assert numpy.concatenate([batch["label"] for batch in batches]).tolist() == list(range(1000, 1000 + ROWS))

@@ -58,7 +58,8 @@ impl InChunks {
         let open = match memory {
             Some(memory) => {
                 let refused = MapCause::ChunkMemory { bytes: memory.bytes, largest: memory.largest };
-                Some(memory.chunks_open(chunks.len()).ok_or(refused)?)
+                let with_samples = chunks.sizes().filter(|&size| size > 0).count();
+                Some(memory.chunks_open(with_samples as u64).ok_or(refused)?)
             }
             None => each.iter().map(|it| it.open.unwrap_or(CHUNKS_OPEN)).max(),
         };
