@@ -6,12 +6,12 @@ use std::ops::Range;
 use crate::plan::SlotsAhead;
 use crate::{Plan, Result};
 
-/// The chunks that an iteration has asked for so far.
+/// The chunks that an iteration has requested so far.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    /// The number of slots of each window after those of a batch, of which chunks are read early.
+    /// The number of slots of each window after a batch: their chunks are read early.
     slots: u64,
-    /// The slots of each window of which all chunks were asked for.
+    /// The slots of each window: all of their chunks were requested.
     asked: Vec<Range<u64>>,
     /// The chunks of windows with few samples before the end of their part of the epoch, and the positions of these.
     drawn: HashMap<usize, (Range<u64>, HashSet<u64>)>,
@@ -23,7 +23,7 @@ impl ReadAhead {
         Self { slots, asked: Vec::new(), drawn: HashMap::new() }
     }
 
-    /// The chunks that batches of `rank` from `step` on need next, and that were not asked for yet. `None` if there are no
+    /// The chunks that batches of `rank` from `step` on need next, and that were not requested yet. `None` if there are no
     /// chunks, or no more steps.
     ///
     /// # Errors
