@@ -64,7 +64,7 @@ class Location:
             each.check_whole()
 
     def pages(self, memory: int) -> _native.MappedPages:
-        """Return the pages of memory maps that arrays lie in, of which ``memory`` bytes may be in memory."""
+        """Return the pages of memory maps that arrays lie in; ``memory`` is the limit of bytes in memory."""
         if memory not in self._pages:
             held = [each.tensor for each in (*self.all_arrays, *self.watched) if each.device is None]
             self._pages[memory] = _native.MappedPages(held, memory, mmap.PAGESIZE)

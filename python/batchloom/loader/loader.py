@@ -123,9 +123,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """Return the engine's loader, of what the stages decided."""
         order, source, blocks = self._order, self._source, self._delivery.blocks
         fields = self._engine_fields = self._fields.for_engine(blocks, has_bans=order.has_bans)
-        threads = delivery.num_threads
-        if threads is None and (is_worker() or source.held.holds_interpreter):
-            threads = 1
+        takes_one = delivery.num_threads is None and (is_worker() or source.held.holds_interpreter)
+        threads = 1 if takes_one else delivery.num_threads
         dataset, memory = source.held.for_loader(threads, self._fields)
         rank, world_size = self._ranks.given or (0, 1)
         return _native.Loader(

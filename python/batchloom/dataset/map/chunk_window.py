@@ -49,7 +49,7 @@ def window_size(chunks_open: int | None, memory: int | str | None) -> WindowSize
 
 
 def require_same_limits(windows: Iterable[tuple[str, WindowSize]]) -> None:
-    """Refuse windows of which some have a number of bytes and some have none: their sum would limit nothing.
+    """Refuse windows where some have a number of bytes and some have none: their sum would limit nothing.
 
     Args:
         windows: The name of each dataset in messages, and its window.

@@ -132,7 +132,7 @@ def rows_of(columns: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
 
 
 def _are_of_datasets(items: Any) -> bool:
-    """Return whether items are a set of ``datasets``, of which a list of numbers reads columns."""
+    """Return whether items are a set of ``datasets``: a list of numbers reads its columns."""
     datasets = sys.modules.get("datasets")
     if datasets is None or not isinstance(items, datasets.Dataset):
         return False
