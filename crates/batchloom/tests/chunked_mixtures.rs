@@ -582,3 +582,18 @@ fn windows_of_sources_are_in_the_fingerprint() {
     let all = [print([10; 3], 2), print([10; 3], 1), print([9, 10, 11], 2), without];
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 4);
 }
+
+/// A block that begins with a sample of one source may hold the first sample of a small chunk of another: that chunk is
+/// known to be needed, and is not dropped for a chunk that is needed now.
+#[test]
+fn small_chunks_of_sources_in_one_block_are_read_once() {
+    let sizes = [vec![1, 1, 17, 3, 2], vec![16, 5, 1, 1], vec![3, 9, 7, 4]];
+    let counts = sizes.each_ref().map(|sizes| sizes.iter().sum());
+    let sources = sizes.each_ref().map(|sizes| Numbers::new(sizes, 0));
+    let parts = sources.iter().map(|it| Dataset::from(it.builder().chunks_open(1).build().unwrap()));
+    let mix = Mix::new(&counts, &[1.0; 3]).unwrap().when_exhausted(Exhausted::Renormalise);
+    let loader = Loader::builder(Dataset::sources(parts).unwrap()).mix(mix).batch_size(1).shuffle(false);
+    columns(&loader.num_threads(1).prefetch(2).build().unwrap());
+    let read = sources.each_ref().map(|it| it.read.load(Ordering::Relaxed));
+    assert_eq!(read, sizes.map(|sizes| sizes.len() as u64));
+}

@@ -48,6 +48,18 @@ impl Draws {
         }
     }
 
+    /// The slots of each window that a block that begins with the samples at `first` needs: the slots of these samples,
+    /// and for a source without a sample among them, the slot of its next sample, if that lies before `end`.
+    pub(crate) fn slots_of_block(&self, first: Range<u64>, end: u64) -> Vec<Range<u64>> {
+        let mut windows = self.slots_of(first);
+        for (window, slots) in windows.iter_mut().enumerate() {
+            if slots.is_empty() && self.position_of_slot(window, slots.start) < end {
+                slots.end += 1;
+            }
+        }
+        windows
+    }
+
     /// The position at which a slot of a window is first needed; the number of positions if none is.
     fn position_of_slot(&self, window: usize, slot: u64) -> u64 {
         match self {

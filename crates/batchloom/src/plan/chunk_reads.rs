@@ -35,8 +35,7 @@ impl Plan {
         let run = self.batch(step, rank)?..self.deal().run(step, rank).end;
         let first = self.epoch.positions(run.start).filter(|positions| !positions.is_empty());
         let Some(first) = first.filter(|_| self.epoch.is_consecutive()) else { return Ok(Some(step + 1)) };
-        let mut slots = self.epoch.draws.slots_of(first);
-        slots.iter_mut().for_each(|slots| slots.end = slots.end.max(slots.start + 1));
+        let slots = self.epoch.draws.slots_of_block(first, self.epoch.draws.len());
         let end = self.epoch.draws.end_of_slots(&slots);
         let fits = |batch: u64| self.epoch.positions(batch).is_some_and(|positions| positions.end <= end);
         let (mut last, mut beyond) = (run.start, run.end.max(run.start + 1));
@@ -47,8 +46,8 @@ impl Plan {
         Ok(Some(step + (beyond - run.start)))
     }
 
-    /// The slots of each window that the batch of `rank` at `step` needs, and at most `more` after them, of all windows
-    /// together, that its next batches need. `None` if samples are not read chunk by chunk.
+    /// The slots of each window that the block that begins with the batch of `rank` at `step` needs, and at most `more`
+    /// after them, of all windows together, that its next batches need. `None` if samples are not read chunk by chunk.
     ///
     /// # Errors
     /// As [`end_of_chunks`](Self::end_of_chunks).
@@ -63,8 +62,8 @@ impl Plan {
         if own.is_empty() {
             return Ok(None);
         }
-        let mut windows = draws.slots_of(own.clone());
         let positions = own.start..all.end.max(own.end);
+        let mut windows = draws.slots_of_block(own.clone(), positions.end);
         draws.add_slots(&mut windows, more, positions.end);
         Ok(Some(SlotsAhead { time: draws.clock(own.start), positions, windows }))
     }
