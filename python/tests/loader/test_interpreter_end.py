@@ -112,8 +112,7 @@ def test_a_process_ends_with_iterations_under_way_and_says_nothing(interpreter):
 
 
 def test_a_process_ends_while_daemon_threads_iterate(interpreter):
-    """A thread that returns from the engine to an interpreter that has ended is ended there: without care, one process in
-    eight aborted."""
+    """A thread that returns to an interpreter that has ended is ended on the spot: one process in eight aborted."""
     for _ in range(6):
         interpreter(
             """
