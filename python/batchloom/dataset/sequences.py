@@ -11,6 +11,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, answer_unknown_keywords, choice, integer
 from batchloom.arrays.field import BorrowedArray
+from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts
 from batchloom.dataset.concat import StoredSamples
@@ -19,7 +20,7 @@ from batchloom.dataset.object_field import ObjectField
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.own_lengths import OwnLengths, list_fields, read_own_lengths
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
+from batchloom.dataset.tables import Fields, fix_other_lengths, read_field, read_table, use_attention_mask
 from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
@@ -431,6 +432,8 @@ def _rebuild(
     """
     known = {**found, **dims}
     read = {**(columns or {}), **{name: read_field(name, data, known.get(name)) for name, data in fields.items()}}
+    rows = [name for name, data in fields.items() if is_arrow(data) and _native.are_rows(data)]
+    read = fix_other_lengths(read, list_fields(own_lengths), rows) if rows else read
     for name in dims:
         if not isinstance(read.get(name), Variable):
             differing = [name for name, field in read.items() if isinstance(field, Variable)]

@@ -17,10 +17,10 @@ from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
-from batchloom.dataset.object_field import ObjectField, read_objects
+from batchloom.dataset.object_field import LazyObjects, ObjectField, read_objects
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.sparse_rows import SparseField, is_sparse
+from batchloom.dataset.sparse_rows import SparseField, is_sparse_field
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
@@ -243,9 +243,11 @@ def _field(label: str, array: Any) -> BorrowedArray | SparseField:
             f"field {label} is a {type(array).__name__} of arrays; expected an array: TensorDataset(*arrays) makes a "
             "field of each"
         )
-    if is_sparse(array):
+    if is_sparse_field(array):
         return SparseField(label, array)
-    objects = read_objects(label, array)
+    if not isinstance(array, list | tuple | LazyObjects):
+        array = as_array(label, array)
+    objects = read_objects(array)
     return borrow_field(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
 
 

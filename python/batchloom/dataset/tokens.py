@@ -15,6 +15,7 @@ from batchloom.arrays import frames
 from batchloom.arrays.chunked import ChunkedArray, borrow_field
 from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.inputs import is_array, read_plain
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
 from batchloom.dataset.base import Dataset, Tuples
@@ -425,7 +426,7 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
     """Return an array of all tokens, and the offsets of documents if they were given as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
-        return frames.as_array("tokens", tokens) if is_arrow(tokens) else tokens, None
+        return frames.as_array("tokens", tokens), None
     if documents is not None:
         raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
@@ -442,12 +443,10 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
     """Return the offsets of documents in an array of tokens."""
     if documents is None:
         return None
-    if not hasattr(documents, "__len__") or getattr(documents, "ndim", 1) == 0:
+    are_several = (hasattr(documents, "__len__") or is_array(documents)) and getattr(documents, "ndim", 1) != 0
+    if not are_several:
         return _ends_with(tokens, _token("documents", documents))
-    try:
-        offsets = numpy.asarray(host("documents", documents))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"documents are not an array of offsets: {error}") from None
+    offsets = read_plain("documents", documents, "an array of offsets", DataError)
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise DataError(
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
