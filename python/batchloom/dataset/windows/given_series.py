@@ -262,5 +262,6 @@ def _read_column(name: str, column: Any) -> Any:
             )
         values = lists.values.slice(int(lists.offsets[0]), int(lists.offsets[-1]))
         return values.reshape(len(lengths), -1)
-    array = frames.to_numpy(column, f"column {name!r}")
-    return numpy.stack([numpy.asarray(row) for row in array]) if array.dtype == object else array
+    array = join_chunks(frames.as_array(name, column))
+    is_of_rows = isinstance(array, numpy.ndarray) and array.dtype == object
+    return numpy.stack([numpy.asarray(row) for row in array]) if is_of_rows else array
