@@ -26,6 +26,7 @@ from batchloom.dataset.location import Location
 from batchloom.dataset.selection import pickle_selection, restore_selection
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError
+from batchloom.samples.chunks import MAPPED
 from batchloom.samples.sizes import NamedSizes, Sizes, read_columns, read_sizes
 
 if TYPE_CHECKING:
@@ -268,9 +269,10 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def classes(self, option: str, field: str | int) -> Any:
         known = {field.label: field for field in self.arrays_by_sample()}
         if not known:
+            others = f", or {MAPPED}" if self.is_in_chunks else ""
             raise ArgumentError(
                 f"{option} is {field!r}, but this dataset holds no field of samples in memory; expected an array with "
-                "a class for each sample"
+                f"a class for each sample{others}"
             )
         names = self.field_names(FixedSize(1))
         rows = known[names.name(option, field, known, ", or an array of classes")].data

@@ -46,6 +46,7 @@ from batchloom.formats.table_rows import (
     read_table_fields,
     require_rows,
 )
+from batchloom.samples.chunks import MAPPED
 
 Array = numpy.ndarray[Any, Any]
 
@@ -136,7 +137,7 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
     if options.kind not in (None, ROWS, SEQUENCES):
         raise ArgumentError(
             f"kind is {options.kind!r}, and {files[0]} is compressed, which is read in chunks; expected 'rows' or "
-            "'sequences', or a file that is not compressed"
+            f"'sequences', or {MAPPED}"
         )
     opened = [_open_batches(file, memory) for file, memory in zip(files, memories, strict=True)]
     if options.fn is not None:
