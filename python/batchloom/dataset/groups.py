@@ -74,7 +74,8 @@ class GroupDataset(Dataset[Form]):
     ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, and ``CostOptimal`` finds padded
     batches of the least cost.
 
-    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; sparse arrays of scipy are made dense once.
+    Arrays are anything that :class:`batchloom.TensorDataset` takes, and borrowed as there; sparse arrays of scipy are
+    made dense once.
 
     Args:
         group_ids: The id of each row: integers of any width, or texts; NumPy, torch, JAX, Arrow, a pandas Series, a

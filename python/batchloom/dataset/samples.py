@@ -26,7 +26,6 @@ from batchloom.dataset.location import Location
 from batchloom.dataset.selection import pickle_selection, restore_selection
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError
-from batchloom.samples.chunks import MAPPED
 from batchloom.samples.sizes import NamedSizes, Sizes, read_columns, read_sizes
 
 if TYPE_CHECKING:
@@ -45,6 +44,9 @@ Memory = tuple[int, Callable[[int], Any]]
 
 # The bytes of memory maps that may be in memory, where an epoch reads each page about once.
 MEMORY = 256 << 20
+
+MAPPED = "mapped files, as `batchloom convert FILES --out FOLDER --to arrow` writes them"
+"""The way out of what samples that are read a chunk at a time cannot do, for messages."""
 
 Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
 """A function, and the arguments with which it makes samples."""

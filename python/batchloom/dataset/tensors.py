@@ -37,8 +37,11 @@ class TensorDataset(Dataset[Form]):
 
     ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
 
-    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
-    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with ``__dlpack__``, with
+    the capsules of Arrow, with ``__array__``, or with ``shape``, ``dtype`` and ``[]``; shape ``[samples, ...]``, any
+    rank, any element type that NumPy or torch share, any strides. Objects that only give their values by the last two,
+    as arrays of HDF5 and Zarr on disk, are read once, whole, in their type: they take memory from then on. A
+    :class:`ChunkDataset`, or :func:`batchloom.open`, is for what memory does not hold.
     Lists of numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field
     with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column. A column of
     Arrow in several chunks is borrowed as a :class:`ChunkedArray`, and its lists of one size are rows. A column or list

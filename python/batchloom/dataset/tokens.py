@@ -91,7 +91,8 @@ class TokenDataset(Dataset[Tuples]):
 
     Args:
         tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (such as those of
-            nanoGPT), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
+            nanoGPT), torch, JAX, an Arrow column, or anything else that :class:`batchloom.TensorDataset` takes as an
+            array; or a list of documents, or an Arrow column of lists.
         seq_len: Tokens of a piece.
         documents: The offsets of documents in an array of tokens, including the end of the last one
             (``[documents + 1]``); or the token that ends each document; or ``None`` for a single document.

@@ -15,6 +15,7 @@ import pyarrow
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_dataset import ChunkDataset
 from batchloom.dataset.map.map_dataset import MapDataset
+from batchloom.dataset.samples import MAPPED
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.arrays import choose_for_kind
@@ -46,7 +47,6 @@ from batchloom.formats.table_rows import (
     read_table_fields,
     require_rows,
 )
-from batchloom.samples.chunks import MAPPED
 
 Array = numpy.ndarray[Any, Any]
 

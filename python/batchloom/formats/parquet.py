@@ -19,6 +19,7 @@ from batchloom.arguments import caller
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
+from batchloom.dataset.samples import MAPPED
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
 from batchloom.formats.arrays import choose_for_kind
@@ -30,7 +31,6 @@ from batchloom.formats.options import NAMES, OpenOptions, has_window
 from batchloom.formats.parquet_rows import Lengths, open_groups_of_fields, open_rows
 from batchloom.formats.progress import ShownProgress
 from batchloom.formats.table_rows import require_rows
-from batchloom.samples.chunks import MAPPED
 
 # Words for the samples of columns that are read by chunks.
 NUMBER, FIXED, LIST = "number", "fixed", "list"

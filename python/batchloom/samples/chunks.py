@@ -12,9 +12,6 @@ from batchloom.samples.per_sample import read_each
 PerChunk = Sequence[int] | numpy.ndarray[Any, Any]
 """One number for each chunk."""
 
-MAPPED = "mapped files, as `batchloom convert FILES --out FOLDER --to arrow` writes them"
-"""The way out of what samples that are read a chunk at a time cannot do, for messages."""
-
 # Sums of sizes below this limit do not overflow: no plan has as many samples.
 MOST = 2**62
 

@@ -211,6 +211,14 @@ def test_lists_and_columns_are_arrays_of_numbers(argument, kind):
     assert_same(make, value, SEQUENCES[kind])
 
 
+@pytest.mark.parametrize(
+    "argument", ["rows", "sequence_rows", "group_rows", "series_rows", "marks", "past", "future", "static", "joined"]
+)
+def test_columns_of_lists_of_one_size_are_matrices(argument):
+    value, make = ARGUMENTS[argument]
+    assert_same(make, value, SEQUENCES["datasets"])
+
+
 @pytest.mark.parametrize("kind", ARRAYS)
 @pytest.mark.parametrize("make", [mapped, in_chunks])
 def test_functions_return_arrays_of_any_kind(make, kind):

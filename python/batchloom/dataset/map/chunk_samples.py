@@ -23,9 +23,8 @@ from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.source import Refused, SampleSource
 from batchloom.dataset.map.structure import Structure
-from batchloom.dataset.samples import Memory, Recipe, override
+from batchloom.dataset.samples import MAPPED, Memory, Recipe, override
 from batchloom.errors import ArgumentError, DataError, SampleError, many
-from batchloom.samples.chunks import MAPPED
 from batchloom.samples.sizes import NamedSizes, Sizes
 
 if TYPE_CHECKING:

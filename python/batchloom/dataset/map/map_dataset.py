@@ -19,11 +19,10 @@ from batchloom.dataset.map.item_chunks import ItemChunks, JoinedChunkItems, are_
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import MAPPED, Recipe, Samples, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError, SampleError, many
-from batchloom.samples.chunks import MAPPED
 from batchloom.samples.sizes import NamedSizes, Sizes
 
 ON_ERROR = ("raise", "skip")
