@@ -111,7 +111,7 @@ def read_plain(name: str, given: Any, expected: str, refused: type[Error] = DTyp
         refused: The class of the error of values that make no array.
 
     Raises:
-        DataError: The values are a masked array.
+        DataError: The values are a masked array, or lie where they cannot be read.
         DeviceError: The values are on a device that has none to read.
     """
     if is_masked(given):
@@ -120,6 +120,10 @@ def read_plain(name: str, given: Any, expected: str, refused: type[Error] = DTyp
         given = _join(read_input(name.removeprefix("field "), given))
     try:
         return numpy.asarray(host(name, given))
+    except OSError as error:
+        raise DataError(
+            f"{name}: found a {type(given).__name__} that could not be read: {error}; expected all of its values"
+        ) from error
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, Error):
             raise
@@ -173,14 +177,13 @@ def _read_described(label: str, data: Any) -> Any:
         ) from None
     values = _take_all(label, data)
     if owner_name(values) is None:
-        if not (isinstance(values, Number | list) or (is_array(values) and not _is_described_alone(values))):
+        if not (isinstance(values, Number | list) or _has_protocol(values)):
             raise DataError(f"field {label} is a {kind} that gave a {type(values).__name__} by []; expected an array")
         values = read_plain(f"field {label}", values, INPUTS, DataError)
-    found, expected = tuple(values.shape), shape
-    if found != expected:
+    if tuple(values.shape) != shape:
         raise DataError(
-            f"field {label} is a {kind} of shape {expected} that gave an array of shape {found} by []; expected the "
-            "same shape"
+            f"field {label} is a {kind} of shape {shape} that gave an array of shape {tuple(values.shape)} by []; "
+            "expected the same shape"
         )
     if not _are_alike(data.dtype, values.dtype):
         raise DTypeError(
@@ -190,8 +193,9 @@ def _read_described(label: str, data: Any) -> Any:
     return values
 
 
-def _is_described_alone(data: Any) -> bool:
-    return _is_described(data) and not (_is_converted(data) or is_arrow(data) or hasattr(data, "__dlpack__"))
+def _has_protocol(data: Any) -> bool:
+    """Return whether an object gives its values as an array, and not only by ``[]``."""
+    return _is_converted(data) or is_arrow(data) or hasattr(data, "__dlpack__")
 
 
 def _take_all(label: str, data: Any) -> Any:

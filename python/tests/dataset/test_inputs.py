@@ -366,6 +366,16 @@ def test_texts_of_objects_on_disk_are_objects():
         assert batch["x"] == ["a", "bc", "d"]
 
 
+def test_an_object_that_cannot_be_read_is_named():
+    class OnDisk(WithArray):
+        def __array__(self, dtype=None, copy=None):
+            return fail(...)
+
+    for make in (lambda x: bl.TensorDataset(x=x), lambda x: with_lists(x=x), lambda x: with_lists(sizes=x)):
+        with refused(bl.DataError, {"field x", "sizes"}, "OnDisk", "the disk is gone"):
+            make(OnDisk(ROWS))
+
+
 def test_memory_errors_are_not_hidden():
     def run_out(index):
         raise MemoryError
