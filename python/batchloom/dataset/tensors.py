@@ -248,10 +248,12 @@ def _field(label: str, array: Any) -> BorrowedArray | SparseField:
         )
     if is_sparse_field(array):
         return SparseField(label, array)
-    if not isinstance(array, list | tuple | LazyObjects):
-        array = as_array(label, array)
+    is_list = isinstance(array, list | tuple | LazyObjects)
+    array = array if is_list else as_array(label, array)
     objects = read_objects(array)
-    return borrow_field(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
+    if objects is not None:
+        return ObjectField(label, objects)
+    return borrow_field(label, as_array(label, array) if is_list else array)
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:
