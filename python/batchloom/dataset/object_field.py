@@ -69,10 +69,10 @@ def read_objects(data: Any) -> Sequence[Any] | None:
     Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects unless an
     element is a number or a list of numbers: that is mostly a mistake, which sharing the array reports.
     """
-    if isinstance(data, LazyObjects):
-        return data
     if isinstance(data, numpy.ndarray):
         return _read_array(data)
+    if isinstance(data, LazyObjects):
+        return data
     if isinstance(data, list | tuple):
         first = next((value for value in data if value is not None), None)
         return list(data) if _is_object(first) else None
