@@ -12,7 +12,7 @@ Four seeded sets of lengths: lognormal (mean 500, packs of 8192), 1K to 16K (a p
   above half a pack are alone in theirs.
 - ``updates``: the same for updates of 8 steps of 64 ranks that hold random packs, where ranks wait at each step or once
   an update: as packs come, with ``balance_within="update"`` and with ``"update_sum"``. The last update, which lacks
-  steps, is left out. ``step_spread`` is of updates, and ``packs`` of each pack alone: what updates of random packs have.
+  steps, is left out. ``step_spread`` is of updates, and ``packs`` of each pack alone: what random updates have.
 - ``planning``: seconds to plan an epoch of 10 million lengths, balanced and as batches come, one after the other in
   each round.
 - Shares are counts, not times: they are the same on every machine.

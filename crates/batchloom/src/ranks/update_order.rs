@@ -45,7 +45,8 @@ impl BatchOrder<'_> {
                     true => begun - taken,
                     false => update - (taken - begun) % update,
                 };
-                let mut order = self.order_updates(&left, length(open), length(update), (length(world_size), within));
+                let mut order =
+                    self.order_updates(&left, length(open), length(update), (length(world_size), within));
                 order.truncate(length(to.min(end) - start));
                 order.iter().for_each(|&batch| is_dealt[index(batch)] = true);
                 dealt.append(&mut order);
@@ -66,7 +67,8 @@ impl BatchOrder<'_> {
         (world_size, within): (usize, BalanceWithin),
     ) -> Vec<u32> {
         let (begun, whole) = batches.split_at(open.min(batches.len()));
-        let parts = std::iter::once((begun, open % world_size)).chain(whole.chunks(update).map(|part| (part, 0)));
+        let parts =
+            std::iter::once((begun, open % world_size)).chain(whole.chunks(update).map(|part| (part, 0)));
         let order = parts.flat_map(|(part, open)| {
             let mut sorted = part.to_vec();
             sorted.sort_by(|&a, &b| self.cost_of(b).total_cmp(&self.cost_of(a)).then(a.cmp(&b)));

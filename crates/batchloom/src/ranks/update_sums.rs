@@ -1,15 +1,15 @@
 //! The division of batches among ranks such that the sums of their costs are about the same.
 //!
-//! Batches are dealt from the most costly one to the cheapest. A batch is dealt to the rank that would have the least
-//! cost at the end if all batches that it lacks cost as much as those that are left do on average. A rank with a costly
-//! batch so waits for cheap ones, and ranks have equal numbers of batches. Batches of `n` take `O(n (k + log n))`, where
-//! a rank takes `k`.
+//! Batches are dealt in descending order of cost. The expected sum of a rank is its sum so far, and the mean of the
+//! remaining costs for each batch it lacks. The rank with the least expected sum takes the batch. Ranks have equal numbers
+//! of batches, and a rank with a costly batch ends with cheap batches. Dealing `n` batches takes `O(n (k + log n))` for `k`
+//! batches a rank.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The rank of each batch. `costs` are those of the batches, none below 0, in descending order. Ranks take the same
-/// number of batches, or the first ones take one more.
+/// The rank of each batch. `costs` are no less than 0, in descending order. Ranks take equal numbers of batches, or the
+/// first ranks one batch more.
 pub(super) fn divide_evenly(costs: &[f64], world_size: usize) -> Vec<usize> {
     let (each, more) = (costs.len() / world_size, costs.len() % world_size);
     let mut ranks = Ranks::new(each, more, world_size);
@@ -34,8 +34,8 @@ fn means_of_rest(costs: &[f64]) -> Vec<f64> {
     means
 }
 
-/// Ranks that lack batches, by the number that they lack; of those that lack as many, the one with the least cost comes
-/// first. Costs are no less than 0, so their bits have the same order.
+/// Ranks by the number of batches they lack, in a heap for each number: the least sum first, by its bits, which have the
+/// order of numbers no less than 0.
 struct Ranks(Vec<BinaryHeap<Reverse<(u64, usize)>>>);
 
 impl Ranks {
@@ -48,14 +48,15 @@ impl Ranks {
         Self(lacking)
     }
 
-    /// Deals a batch of this cost, and returns the rank that takes it. `mean` is the mean cost of those that follow.
+    /// Deals a batch of this cost, and returns the rank. `mean` is the mean of the remaining costs.
     #[expect(clippy::suboptimal_flops, reason = "a fused product differs between platforms")]
     fn take(&mut self, cost: f64, mean: f64) -> usize {
         let expected = |lacked: usize, &Reverse((sum, rank)): &Reverse<(u64, usize)>| {
             (f64::from_bits(sum) + lacked as f64 * mean, rank, lacked)
         };
         let first = |lacked: usize| Some(expected(lacked, self.0[lacked].peek()?));
-        let chosen = (1..self.0.len()).filter_map(first).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let chosen =
+            (1..self.0.len()).filter_map(first).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let lacked = chosen.map_or(0, |(_, _, lacked)| lacked);
         let Some(Reverse((sum, rank))) = self.0[lacked].pop() else { return 0 };
         let sum = f64::from_bits(sum) + cost;
