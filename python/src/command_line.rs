@@ -11,13 +11,14 @@ use batchloom_cli::{Table, Tables};
 use pyo3::prelude::*;
 
 use crate::arrow::record_batches;
+use crate::interpreter::detach;
 
 /// Runs the program with its name and arguments; returns its exit code. `open` opens a Parquet or an Arrow file: see
 /// batchloom/command_line.py.
 #[pyfunction]
 pub(crate) fn run_command(py: Python<'_>, arguments: Vec<OsString>, open: Py<PyAny>) -> u8 {
     let run = || batchloom_cli::run(arguments, &Opened(open), &mut io::stdout().lock(), &mut io::stderr());
-    py.detach(run)
+    detach(py, run)
 }
 
 /// Tables that a function of Python opens.

@@ -27,7 +27,7 @@ use pyo3::types::{PyBytes, PyType};
 
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
 use crate::guard::catch_panic;
-use crate::interpreter::Visit;
+use crate::interpreter::{Visit, detach};
 use crate::memory::collect;
 
 /// The dtypes of the engine and of DLPack, side by side.
@@ -339,7 +339,7 @@ pub(crate) fn copy_array(
     let source = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), target.len()) };
     match target.len() {
         0..DETACHED => target.copy_from_slice(source),
-        _ => py.detach(|| target.copy_from_slice(source)),
+        _ => detach(py, || target.copy_from_slice(source)),
     }
     true
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::batching::{parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 
 /// The samples of an epoch, where it is not every sample once: by weights, in another number, or from several sources.
@@ -52,7 +53,7 @@ impl Draws {
                 let weights = weights.0.as_slice::<f64>();
                 let weights =
                     weights.ok_or_else(|| DataError::new_err("weights are no compact array of float64"))?;
-                Some(py.detach(|| Weights::new(weights)).map_err(|error| raise(&error))?)
+                Some(detach(py, || Weights::new(weights)).map_err(|error| raise(&error))?)
             }
         };
         Ok(Self { num_samples, weights, mix: None })
@@ -84,7 +85,7 @@ impl Draws {
     fn balanced(py: Python<'_>, classes: &Tensor, num_samples: Option<u64>) -> PyResult<Self> {
         let classes = classes.0.as_slice::<i64>();
         let classes = classes.ok_or_else(|| DataError::new_err("classes are no compact array of int64"))?;
-        let mix = py.detach(|| Mix::balanced(classes)).map_err(|error| raise(&error))?;
+        let mix = detach(py, || Mix::balanced(classes)).map_err(|error| raise(&error))?;
         Ok(Self { num_samples, weights: None, mix: Some(mix) })
     }
 
@@ -166,7 +167,7 @@ fn read_windows(windows: Windows) -> Vec<Option<SourceWindow>> {
 fn apply_measure(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<Mix> {
     let Some((by, sizes_of)) = measure else { return Ok(mix) };
     let sizes = collect(sizes(&sizes_of)?.iter().copied())?;
-    py.detach(|| mix.measured(&by, sizes)).map_err(|error| raise(&error))
+    detach(py, || mix.measured(&by, sizes)).map_err(|error| raise(&error))
 }
 
 impl Draws {

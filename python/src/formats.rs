@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DTypeError, DataError, UnsupportedFileError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 
 /// The exception for an error of a file.
@@ -48,7 +49,7 @@ type FieldOfColumns = (String, Vec<String>, bool, Option<Vec<u8>>);
 impl ParquetFiles {
     #[new]
     fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        py.detach(|| Files::open(paths)).map(Self).map_err(|error| raise_format(&error))
+        detach(py, || Files::open(paths)).map(Self).map_err(|error| raise_format(&error))
     }
 
     /// The columns.
@@ -115,7 +116,7 @@ impl ParquetFiles {
         let names: Vec<String> = columns.iter().map(|column| column.0.clone()).collect();
         let nulls: Vec<Option<Null>> = columns.iter().map(|column| column.1.clone()).collect();
         let watch = Watch::new(progress);
-        let source = py.detach(|| {
+        let source = detach(py, || {
             let report = |done, all| watch.report(done, all);
             let index = ParquetIndex::make(&self.0, &names, &nulls, cache.as_deref(), &report)?;
             let source = ParquetSource::new(self.0.clone(), index, &fields)?;
@@ -169,7 +170,7 @@ pub(crate) struct JsonLines(Lines);
 impl JsonLines {
     #[new]
     fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        py.detach(|| Lines::open(paths)).map(Self).map_err(|error| raise_format(&error))
+        detach(py, || Lines::open(paths)).map(Self).map_err(|error| raise_format(&error))
     }
 
     /// The keys of the first line, and the word for the value of each.
@@ -197,7 +198,7 @@ impl JsonLines {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<FileChunks> {
         let watch = Watch::new(progress);
-        let source = py.detach(|| {
+        let source = detach(py, || {
             let report = |done, all| watch.report(done, all);
             self.0.source(&names, &keys, &nulls, as_rows, cache.as_deref(), &report)
         });
@@ -209,7 +210,7 @@ impl JsonLines {
 /// The first byte of each line of a file that is not blank, and its bytes: `[lines, 2]` of uint64.
 #[pyfunction]
 pub(crate) fn line_places(py: Python<'_>, path: PathBuf) -> PyResult<Tensor> {
-    let places = py.detach(|| find_lines(path)).map_err(|error| raise_format(&error))?;
+    let places = detach(py, || find_lines(path)).map_err(|error| raise_format(&error))?;
     let shape = [places.len(), 2];
     batchloom::Tensor::from_vec(places.into_flattened(), &shape).map(Tensor).map_err(|error| raise(&error))
 }

@@ -3,8 +3,10 @@
 //! A worker enters Python when it allocates memory, and when it frees memory of a framework: its deleter may take
 //! the interpreter's lock. A thread that does either while the interpreter ends is ended on the spot, in the middle of
 //! code that cannot be left like that: the process aborts. So visits are counted, the end waits for those under way,
-//! and later ones do not begin.
+//! and later ones do not begin. A thread of Python that waits in the engine returns by a visit, too: if the interpreter
+//! has ended meanwhile, the thread stays in the engine, where it ends with the process.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -25,6 +27,9 @@ static VISITS: AtomicU64 = AtomicU64::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
 static ENDER: OnceLock<ThreadId> = OnceLock::new();
 
+/// The thread that loaded the module. It outlives the interpreter, which it ends if it is Python's main thread.
+static LOADER: OnceLock<ThreadId> = OnceLock::new();
+
 /// A visit, under way as long as this lives.
 pub(crate) struct Visit(());
 
@@ -37,6 +42,57 @@ impl Visit {
         let may_begin = !ENDING.load(Ordering::SeqCst) || ENDER.get() == Some(&thread::current().id());
         may_begin.then_some(visit)
     }
+}
+
+thread_local! {
+    /// The visit that this thread [holds](hold).
+    static HELD: Cell<Option<Visit>> = const { Cell::new(None) };
+}
+
+/// Runs a function that calls Python, on a thread of Python, under a visit: as the interpreter ends, it waits until the
+/// function returns or [detaches](detach).
+pub(crate) fn hold<T>(py: Python<'_>, run: impl FnOnce() -> T) -> T {
+    /// Ends the visit, unless it was held before.
+    struct Release(bool);
+
+    impl Drop for Release {
+        fn drop(&mut self) {
+            HELD.set(HELD.take().filter(|_| self.0));
+        }
+    }
+
+    let held = HELD.take();
+    let _release = Release(held.is_some());
+    let visit = held.or_else(|| Visit::begin().or_else(|| py.detach(return_by_visit)));
+    HELD.set(visit);
+    run()
+}
+
+/// Runs a function without the interpreter's lock, as [`Python::detach`] does. If the interpreter ends meanwhile, a thread
+/// that was started after the module was loaded does not return: a daemon thread, as Python waits for all others.
+pub(crate) fn detach<T: Send>(py: Python<'_>, run: impl FnOnce() -> T + Send) -> T {
+    // The end does not wait for what the function waits for.
+    let is_held = HELD.take().is_some();
+    let (value, visit) = py.detach(|| (run(), return_by_visit()));
+    if is_held {
+        HELD.set(visit);
+    }
+    value
+}
+
+/// Begins a visit in which this thread returns to Python, and stays here if the interpreter ends. The thread that loaded
+/// the module returns without a visit.
+fn return_by_visit() -> Option<Visit> {
+    let visit = Visit::begin();
+    while visit.is_none() && LOADER.get() != Some(&thread::current().id()) {
+        thread::park();
+    }
+    visit
+}
+
+/// Notes that this thread loads the module.
+pub(crate) fn load() {
+    LOADER.get_or_init(|| thread::current().id());
 }
 
 impl Drop for Visit {

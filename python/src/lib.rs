@@ -36,6 +36,8 @@ static MEMORY: reserve::Reserved = reserve::Reserved::new();
 /// The extension module.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::arrow::{are_numbers, are_rows, borrow_lists, borrow_rows};
     #[pymodule_export]
@@ -93,4 +95,11 @@ mod _native {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    #[expect(clippy::unnecessary_wraps, reason = "the signature that a module needs")]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::interpreter::load();
+        Ok(())
+    }
 }

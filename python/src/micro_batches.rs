@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::batching::{parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 
 /// The number of micro-batches of a rank: at least, exactly, and a multiple of.
@@ -63,7 +64,7 @@ pub(crate) fn micro_batches(
     if let Some(labels) = labels {
         rollouts = rollouts.labels(sizes(labels)?);
     }
-    let planned = py.detach(|| planner.plan(&rollouts)).map_err(|error| raise(&error))?;
+    let planned = detach(py, || planner.plan(&rollouts)).map_err(|error| raise(&error))?;
     to_python(planned)
 }
 

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use crate::batching::{Coefficients, Rule, WrittenSizes, read_cost, write_columns};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 use crate::plan_options::{PlanOptions, WrittenOptions};
 use crate::state::{read_state, write_state};
@@ -44,7 +45,7 @@ impl Plan {
     ) -> PyResult<Self> {
         let options = options.engine()?;
         let builder = batchloom::Plan::builder(samples).options(options).epoch(epoch).world_size(world_size);
-        let plan = py.detach(|| builder.build()).map_err(|error| raise(&error))?;
+        let plan = detach(py, || builder.build()).map_err(|error| raise(&error))?;
         of_rank(plan, rank)
     }
 
@@ -54,20 +55,20 @@ impl Plan {
 
     /// The samples of this rank's batch at `step`, as int64.
     fn indices(&self, py: Python<'_>, step: u64) -> PyResult<Tensor> {
-        let indices = py.detach(|| self.plan.indices(step, self.rank)).map_err(|error| raise(&error))?;
+        let indices = detach(py, || self.plan.indices(step, self.rank)).map_err(|error| raise(&error))?;
         Tensor::of_indices(&indices)
     }
 
     /// The shard that holds this rank's batch at `step`: its first sample as stored, and the one after its last.
     fn shard(&self, py: Python<'_>, step: u64) -> PyResult<Option<(u64, u64)>> {
-        let shard = py.detach(|| self.plan.shard(step, self.rank)).map_err(|error| raise(&error))?;
+        let shard = detach(py, || self.plan.shard(step, self.rank)).map_err(|error| raise(&error))?;
         Ok(shard.map(|shard| (shard.start, shard.end)))
     }
 
     /// Samples, tokens and labels over all ranks at `step`, and for each rank the number of samples that count and the
     /// samples of its batch.
     fn step(&self, py: Python<'_>, step: u64) -> PyResult<Step> {
-        let step = py.detach(|| self.plan.step(step)).map_err(|error| raise(&error))?;
+        let step = detach(py, || self.plan.step(step)).map_err(|error| raise(&error))?;
         let batches = step.batches.iter().map(|batch| Tensor::of_indices(batch)).collect::<PyResult<_>>()?;
         Ok((step.samples, step.tokens, step.labels, step.counts, batches))
     }
@@ -80,7 +81,7 @@ impl Plan {
     /// The steps of an update, and its counts over all ranks, by a cost model or by the cost of the plan.
     fn update(&self, py: Python<'_>, update: u64, cost: Option<Coefficients>) -> PyResult<Update> {
         let cost = self.cost_or_own(cost)?;
-        let update = py.detach(|| self.plan.update_by(update, cost)).map_err(|error| raise(&error))?;
+        let update = detach(py, || self.plan.update_by(update, cost)).map_err(|error| raise(&error))?;
         let steps = (update.steps.start, update.steps.end);
         let (samples, tokens, cost) = (update.samples, update.tokens, update.cost);
         Ok((steps, samples, tokens, update.labels, update.sequences, cost, update.imbalance))
@@ -92,7 +93,7 @@ impl Plan {
             let ranks = (0..self.plan.world_size()).filter(|rank| step < self.plan.steps_of(*rank));
             ranks.map(|rank| self.plan.batch_elements(step, rank)).collect::<batchloom::Result<_>>()
         };
-        py.detach(elements).map_err(|error| raise(&error))
+        detach(py, elements).map_err(|error| raise(&error))
     }
 
     /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32, and the
@@ -114,7 +115,7 @@ impl Plan {
 
     /// The places of `sample`.
     fn places(&self, py: Python<'_>, sample: u64) -> PyResult<Vec<Place>> {
-        let places = py.detach(|| self.plan.places(sample)).map_err(|error| raise(&error))?;
+        let places = detach(py, || self.plan.places(sample)).map_err(|error| raise(&error))?;
         Ok(places.into_iter().map(|place| (place.step, place.rank, place.index)).collect())
     }
 
@@ -137,14 +138,14 @@ impl Plan {
 
     /// The rest of the epoch for a rank of another world.
     fn in_world(&self, py: Python<'_>, rank: u32, world_size: u32) -> PyResult<Self> {
-        let plan = py.detach(|| self.plan.in_world(world_size)).map_err(|error| raise(&error))?;
+        let plan = detach(py, || self.plan.in_world(world_size)).map_err(|error| raise(&error))?;
         of_rank(plan, rank)
     }
 
     /// The same epoch with other lists.
     fn with_lists(&self, py: Python<'_>, lists: &Rule) -> PyResult<Self> {
         let lists = lists.lists()?;
-        let plan = py.detach(|| self.plan.with_lists(lists)).map_err(|error| raise(&error))?;
+        let plan = detach(py, || self.plan.with_lists(lists)).map_err(|error| raise(&error))?;
         Ok(Self { plan, rank: self.rank })
     }
 
@@ -156,7 +157,7 @@ impl Plan {
     /// The rest of the epoch that a state interrupted.
     fn resume(&self, state: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (py, state) = (state.py(), read_state(state)?);
-        let plan = py.detach(|| self.plan.resume(&state)).map_err(|error| raise(&error))?;
+        let plan = detach(py, || self.plan.resume(&state)).map_err(|error| raise(&error))?;
         Ok(Self { plan, rank: self.rank })
     }
 
@@ -239,7 +240,7 @@ impl Plan {
         py: Python<'_>,
         count: impl Fn(&batchloom::Plan) -> T + Sync,
     ) -> PyResult<T> {
-        py.detach(|| self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
+        detach(py, || self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
     }
 }
 
@@ -256,7 +257,7 @@ pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) ->
     let samples = samples.0.as_slice::<i64>();
     let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of int64"))?;
     let restored = || batchloom::plan::restore_order(samples, results);
-    let places = py.detach(restored).map_err(|error| raise(&error))?;
+    let places = detach(py, restored).map_err(|error| raise(&error))?;
     Tensor::of_list(collect(places.into_iter().map(|place| place.cast_signed() as i64))?)
 }
 

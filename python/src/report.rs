@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::batching::{GivenSizes, Rule, read_sizes};
 use crate::error::raise;
+use crate::interpreter::detach;
 use crate::plan::dict_of;
 
 /// Rules side by side.
@@ -45,7 +46,7 @@ pub(crate) fn compare(
         let comparison = EngineComparison::new(&sizes, &rules, world_size, cost, |_| ())?;
         Ok(Comparison { comparison, histogram: Histogram::new(sizes.as_slice()) })
     };
-    py.detach(compared).map_err(|error| raise(&error))
+    detach(py, compared).map_err(|error| raise(&error))
 }
 
 #[pymethods]

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::raise;
+use crate::interpreter::detach;
 use crate::plan::Plan;
 use crate::state::{read_state, write_state};
 
@@ -55,7 +56,7 @@ impl Run {
 
     /// Serves another rank from the next epoch on.
     fn serve(&self, py: Python<'_>, rank: u32, world_size: u32) -> PyResult<()> {
-        py.detach(|| lock(&self.0).serve(rank, world_size)).map_err(|error| raise(&error))
+        detach(py, || lock(&self.0).serve(rank, world_size)).map_err(|error| raise(&error))
     }
 
     /// Begins the next epoch.
@@ -64,7 +65,7 @@ impl Run {
             let mut run = lock(&self.0);
             run.upcoming().require_memory().map(|()| run.begin())
         };
-        let iteration = py.detach(begin).map_err(|error| raise(&error))?;
+        let iteration = detach(py, begin).map_err(|error| raise(&error))?;
         Ok(Iteration(Mutex::new(iteration)))
     }
 
@@ -75,13 +76,13 @@ impl Run {
             let run = lock(&self.0);
             batches.map_or_else(|| Ok(run.state()), |batches| run.state_after(batches))
         };
-        write_state(py, &py.detach(state).map_err(|error| raise(&error))?)
+        write_state(py, &detach(py, state).map_err(|error| raise(&error))?)
     }
 
     /// Continues where a state was taken.
     fn load(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
         let (py, state) = (state.py(), read_state(state)?);
-        py.detach(|| lock(&self.0).load(&state)).map_err(|error| raise(&error))
+        detach(py, || lock(&self.0).load(&state)).map_err(|error| raise(&error))
     }
 }
 
@@ -97,7 +98,7 @@ impl Iteration {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<u64>>> {
-        py.detach(|| lock(&self.0).next()).transpose().map_err(|error| raise(&error))
+        detach(py, || lock(&self.0).next()).transpose().map_err(|error| raise(&error))
     }
 }
 

@@ -463,6 +463,10 @@ fn what_does_not_go_with_chunks_is_refused_with_the_reason() {
                 || error.to_string().contains("does not go with chunks: "),
             "{error}"
         );
+        assert!(
+            error.to_string().contains("`batchloom convert FILES --out FOLDER --to arrow`"),
+            "the way out: {error}"
+        );
     }
     let mut options = PlanOptions::default();
     options.chunks = Some(Chunks::new(halves));

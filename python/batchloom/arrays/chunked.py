@@ -17,6 +17,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import BorrowedArray, host, lend, lend_to_devices
 from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, DEVICE_FRAMEWORK, framework_of, load
+from batchloom.arrays.inputs import read_input
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
 
@@ -37,10 +38,11 @@ class ChunkedArray:
     themselves.
 
     Attributes:
-        chunks: The arrays, in order.
+        chunks: The arrays, in order, as arrays of their framework.
 
     Args:
         chunks: Arrays of one framework and one type, whose rows have one shape, in memory of the CPU; at least one.
+            Anything that a dataset takes as an array will do: a column of Arrow is as many arrays as it has chunks.
 
     Raises:
         ArgumentError: It is no list of arrays.
@@ -52,7 +54,7 @@ class ChunkedArray:
     def __init__(self, chunks: Iterable[Any]) -> None:
         if not isinstance(chunks, Iterable) or hasattr(chunks, "__array__"):
             raise ArgumentError(f"chunks is a {type(chunks).__name__}; expected a list of arrays")
-        self.chunks = tuple(chunks)
+        self.chunks = tuple(part for number, chunk in enumerate(chunks) for part in _parts(f"chunks[{number}]", chunk))
         if not self.chunks:
             raise DataError("chunks is empty; expected at least one array")
         frameworks = [framework_of(f"chunks[{number}]", chunk) for number, chunk in enumerate(self.chunks)]
@@ -241,20 +243,29 @@ def borrow_field(label: str, array: Any) -> BorrowedArray:
     return BorrowedChunks(label, array) if isinstance(array, ChunkedArray) else BorrowedArray(label, array)
 
 
-def borrow_arrow(label: str, column: Any) -> Any:
-    """Return a column of Arrow with a row of numbers for each sample, over its memory.
+def read_array(label: str, data: Any) -> Any:
+    """Return anything that is an array as an array of a framework, or as one of several chunks.
 
     Raises:
-        DataError: It has nulls, or rows differ in shape.
-        DTypeError: It does not hold numbers.
+        DataError: It is no array, holds nulls, or gives other values than it describes.
+        DTypeError: Its type makes no array.
     """
-    return over(_native.borrow_rows(column, label))
+    if isinstance(data, ChunkedArray):
+        return data
+    read = read_input(label, data)
+    return over(read) if isinstance(read, _native.ChunkedTensor) else read
 
 
 def over(tensor: _native.ChunkedTensor) -> Any:
     """Return an array over memory of the engine: of NumPy, or one of several chunks."""
     array = ChunkedArray.over(tensor)
     return array.chunks[0] if len(array.chunks) == 1 else array
+
+
+def _parts(label: str, chunk: Any) -> tuple[Any, ...]:
+    """Return the arrays that a chunk consists of: one, unless it has chunks itself."""
+    array = read_array(label, chunk)
+    return array.chunks if isinstance(array, ChunkedArray) else (array,)
 
 
 def _restore(chunks: tuple[Any, ...]) -> ChunkedArray:

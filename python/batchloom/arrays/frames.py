@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from numbers import Number
 from typing import Any
 
-import batchloom._native as _native
 import numpy
-from batchloom.arrays.chunked import ChunkedArray, borrow_arrow
+from batchloom.arrays.chunked import ChunkedArray, read_array
 from batchloom.arrays.frameworks import is_arrow, owner_name
-from batchloom.arrays.plain import read_plain
+from batchloom.arrays.inputs import read_column
 from batchloom.errors import ArgumentError, DataError, DTypeError, Error, many
 
 Array = numpy.ndarray[Any, Any]
@@ -120,15 +119,7 @@ def to_numpy(column: Any, label: str) -> Array:
     if is_frame(column):
         frame = Frame(column)
         return frame.numbers(frame.names, label)
-    nulls = getattr(column, "null_count", 0)
-    if nulls() if callable(nulls) else nulls:
-        raise DataError(f"{label} has nulls; expected a value in every place: fill or drop them")
-    if hasattr(column, "detach"):
-        column = column.detach()
-    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
-        # Times with a zone are converted to UTC, as other frames give them.
-        column = (column.dt if hasattr(column, "dt") else column).tz_convert(None)
-    return read_plain(label, column, "an array that NumPy takes")
+    return read_column(label, column)
 
 
 def as_list(data: Any) -> Any:
@@ -181,17 +172,17 @@ def _widen_type(stored: Any) -> Any:
 def as_array(label: str, data: Any) -> Any:
     """Return the data of a field as an array with a row for each sample.
 
-    Arrays of a framework, and of anything else with DLPack, are returned as they are. NumPy converts lists of numbers,
-    columns, frames of numbers (a column of the array for each), and other objects with ``__array__``.
+    NumPy converts lists of numbers, and frames of numbers (a column of the array for each). All other objects are read
+    as :mod:`batchloom.arrays.inputs` reads them; arrays of a framework are returned as they are.
 
     Raises:
-        DataError: Samples differ in shape, or a column has nulls.
+        DataError: It is no array, samples differ in shape, or a column has nulls.
         DTypeError: NumPy does not take the data.
     """
     if owner_name(data) is not None or isinstance(data, Mapping | str | bytes | ChunkedArray):
         return data
     if hasattr(data, "__dlpack__") and not is_arrow(data):
-        return data
+        return read_array(label, data)
     data = as_list(data)
     if isinstance(data, list | tuple) and not (data and isinstance(data[0], Number | str | list | tuple)):
         return data
@@ -203,23 +194,12 @@ def as_array(label: str, data: Any) -> Any:
                 f"field {label} is a {type(data).__name__} of samples that differ in shape; expected one shape: a "
                 "SequenceDataset takes samples of any length"
             ) from None
-    if is_arrow(data) and not is_frame(data) and _lies_in_chunks(data):
-        return borrow_arrow(label, data)
-    takes_numpy = is_arrow(data) or is_frame(data) or hasattr(data, "to_numpy") or hasattr(data, "__array__")
+    if not is_frame(data):
+        return read_array(label, data)
     try:
-        return to_numpy(data, f"field {label}") if takes_numpy else data
+        return to_numpy(data, f"field {label}")
     except Error as error:
-        if not is_frame(data):
-            raise
         raise type(error)(f"field {label}: {error}") from None
-
-
-def _lies_in_chunks(column: Any) -> bool:
-    """Return whether a column of Arrow holds lists of one size, or numbers in several chunks."""
-    if _native.are_rows(column):
-        return True
-    counts = (getattr(column, name, 1) for name in ("num_chunks", "n_chunks"))
-    return any((count() if callable(count) else count) != 1 for count in counts) and _native.are_numbers(column)
 
 
 def runs(ids: Array) -> tuple[list[Any], Array]:

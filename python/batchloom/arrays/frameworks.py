@@ -31,6 +31,12 @@ PLACE_FRAMEWORK: Output = "jax"
 DEFAULT_FRAMEWORK: Output = "numpy"
 """The framework of numbers, lists, and arrays that no framework owns."""
 
+INPUTS = (
+    "an array of NumPy, torch or JAX, or anything with __dlpack__, with __arrow_c_array__ or __arrow_c_stream__, with "
+    "__array__, or with shape, dtype and []"
+)
+"""The objects that are arrays, for messages."""
+
 
 def require_known(framework: str) -> None:
     """Check that there is such a framework.
@@ -108,10 +114,17 @@ def framework_of(label: str, array: Any) -> str:
         return framework
     if hasattr(array, "__dlpack__"):
         return DEFAULT_FRAMEWORK
-    raise DataError(
-        f"field {label} is a {type(array).__name__}; expected an array: NumPy, torch, JAX, or anything with "
-        "__dlpack__ or __array__"
-    )
+    raise make_no_array_error(label, array)
+
+
+def make_no_array_error(label: str, data: Any) -> DataError:
+    """Return the error for an argument that is no array."""
+    return DataError(f"field {label} is a {type(data).__name__}; expected {INPUTS}")
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether an object is a sparse matrix of some framework, in any format."""
+    return any(framework.is_sparse(value) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
 
 
 def is_arrow(data: Any) -> bool:

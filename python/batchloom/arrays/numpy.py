@@ -59,6 +59,11 @@ def borrow(array: Any, label: str) -> _native.Tensor:
             f"field {label} has byte order {array.dtype.byteorder!r}; expected this machine's: use "
             f'.astype(dtype.newbyteorder("="))'
         )
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], list | numpy.ndarray):
+        raise DTypeError(
+            f"field {label} has type object and holds lists of any length; expected lists of one size, whose type has "
+            "the size, or a SequenceDataset, which takes all lists"
+        )
     if array.dtype.kind not in "biufc":
         raise DTypeError(
             f"field {label} has type {array.dtype}; expected booleans, integers, floats or complex numbers"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 from batchloom.arrays.frameworks import owner
+from batchloom.arrays.inputs import is_array
 
 # The kinds of NumPy's types that are moved as bytes; those that hold texts and dates of any kind; and any object.
 NUMBERS, TEXTS, ANY = "biufc", "UST", "O"
@@ -23,5 +24,4 @@ def is_object(value: Any) -> bool:
         return True
     if value is None or isinstance(value, Number | numpy.generic):
         return False
-    has_array = any(hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
-    return not has_array and owner(value) is None
+    return not is_array(value) and owner(value) is None

@@ -176,6 +176,8 @@ class Dataset(HasSizes, Generic[Form]):
     def count_labels(self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False) -> LabelCounts:
         """Count the labels of each sample that losses do not ignore: those that are not -100. One pass over the field.
 
+        Samples that are read by chunks or made on demand are read whole, in the order in which they are stored.
+
             counts = dataset.count_labels("labels")
             loader = bl.DataLoader(dataset, batching=rule, label_counts=counts)
             loss = loss_sum / loader.plan().step(k).labels
@@ -187,7 +189,8 @@ class Dataset(HasSizes, Generic[Form]):
                 -100 themselves. (Without this, those labels follow from sizes.)
 
         Raises:
-            ArgumentError: There is no such field, it does not hold integers, or batches take random rows of groups.
+            ArgumentError: There is no such field, it does not hold integers, batches take random rows of groups, or a
+                function makes whole batches.
             DeviceError: The CPU cannot read the field.
         """
         rule = FixedSize(1) if batching is None else batching

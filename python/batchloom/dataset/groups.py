@@ -14,7 +14,7 @@ from batchloom.arguments import U32, answer_unknown_keywords, boolean, choice, i
 from batchloom.arrays import frames
 from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray, copy_array, host
-from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.frameworks import owner_name
 from batchloom.arrays.numpy import is_masked
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
@@ -74,7 +74,8 @@ class GroupDataset(Dataset[Form]):
     ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, and ``CostOptimal`` finds padded
     batches of the least cost.
 
-    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; sparse arrays of scipy are made dense once.
+    Arrays are anything that :class:`batchloom.TensorDataset` takes, and borrowed as there; sparse arrays of scipy are
+    made dense once.
 
     Args:
         group_ids: The id of each row: integers of any width, or texts; NumPy, torch, JAX, Arrow, a pandas Series, a
@@ -362,7 +363,7 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     if isinstance(group_ids, list | tuple):
         # An array of objects: in a list that mixes both, NumPy would turn numbers into texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
-    elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or is_masked(group_ids):
+    elif owner_name(group_ids) is None or is_masked(group_ids):
         group_ids = frames.to_numpy(group_ids, IDS)
     array = _to_numpy(group_ids)
     if array.ndim != 1:

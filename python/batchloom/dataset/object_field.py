@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy
 from batchloom.arrays.field import BorrowedArray
-from batchloom.arrays.frames import as_array
-from batchloom.arrays.frameworks import owner_name
 from batchloom.arrays.objects import ANY, TEXTS, is_object
 from batchloom.collate.objects import STORED_OBJECT, make_stored_tickets
 
@@ -65,23 +63,20 @@ class ObjectField(BorrowedArray):
         return f"{self.label}: {len(self.values)} objects"
 
 
-def read_objects(label: str, data: Any) -> Sequence[Any] | None:
-    """Return the objects that a column or a list holds, one for each sample; ``None`` for numbers and arrays.
+def read_objects(data: Any) -> Sequence[Any] | None:
+    """Return the objects that an array or a list holds, one for each sample; ``None`` for numbers.
 
     Texts, bytes, paths, dicts and lists of texts are objects. An array of type ``object`` holds objects unless an
     element is a number or a list of numbers: that is mostly a mistake, which sharing the array reports.
     """
-    if isinstance(data, LazyObjects):
-        return data
     if isinstance(data, numpy.ndarray):
         return _read_array(data)
+    if isinstance(data, LazyObjects):
+        return data
     if isinstance(data, list | tuple):
         first = next((value for value in data if value is not None), None)
         return list(data) if _is_object(first) else None
-    if isinstance(data, str | bytes) or owner_name(data) is not None:
-        return None
-    array = as_array(label, data)
-    return _read_array(array) if isinstance(array, numpy.ndarray) else None
+    return None
 
 
 def _read_array(array: numpy.ndarray[Any, Any]) -> list[Any] | None:

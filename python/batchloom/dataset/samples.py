@@ -45,6 +45,9 @@ Memory = tuple[int, Callable[[int], Any]]
 # The bytes of memory maps that may be in memory, where an epoch reads each page about once.
 MEMORY = 256 << 20
 
+MAPPED = "mapped files, as `batchloom convert FILES --out FOLDER --to arrow` writes them"
+"""The way out of what samples that are read a chunk at a time cannot do, for messages."""
+
 Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
 """A function, and the arguments with which it makes samples."""
 
@@ -268,9 +271,10 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     def classes(self, option: str, field: str | int) -> Any:
         known = {field.label: field for field in self.arrays_by_sample()}
         if not known:
+            others = f", or {MAPPED}" if self.is_in_chunks else ""
             raise ArgumentError(
                 f"{option} is {field!r}, but this dataset holds no field of samples in memory; expected an array with "
-                "a class for each sample"
+                f"a class for each sample{others}"
             )
         names = self.field_names(FixedSize(1))
         rows = known[names.name(option, field, known, ", or an array of classes")].data

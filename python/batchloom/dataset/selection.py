@@ -9,7 +9,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, integer, out_of_range
-from batchloom.arrays.plain import read_plain
+from batchloom.arrays.inputs import read_plain
 from batchloom.errors import ArgumentError
 from batchloom.samples.keys import classes_of
 from batchloom.samples.per_sample import require_each

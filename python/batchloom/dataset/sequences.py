@@ -19,7 +19,7 @@ from batchloom.dataset.object_field import ObjectField
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.own_lengths import OwnLengths, list_fields, read_own_lengths
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.tables import Fields, read_field, read_table, use_attention_mask
+from batchloom.dataset.tables import Fields, read_fields, read_table, use_attention_mask
 from batchloom.dataset.variable import Variable
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
@@ -40,12 +40,13 @@ class SequenceDataset(Dataset[Dicts]):
 
     A variable field has samples that differ in size. It is one of
 
-    - a list of arrays (NumPy, torch or JAX, of one element type) or of lists of numbers: concatenated once, so that
-      a million sequences are two arrays and not a million objects;
-    - a tuple ``(values, offsets)``: sample ``k`` is ``values[offsets[k]:offsets[k + 1]]``;
+    - a list of arrays of one element type, each of them anything that :class:`batchloom.TensorDataset` takes as an
+      array, or of lists of numbers: concatenated once, so that a million sequences are two arrays and not a million
+      objects;
+    - a tuple ``(values, offsets)`` of arrays: sample ``k`` is ``values[offsets[k]:offsets[k + 1]]``;
     - a tuple ``(values, shapes)`` with flat values and shapes ``[samples, rank]``, for samples of any rank;
     - an Arrow array of lists, in one chunk or in several: pyarrow, polars, pandas, or anything else with the Arrow
-      PyCapsule interface;
+      PyCapsule interface (lists of one size are rows of a fixed field where another field has other lengths);
     - a nested torch tensor.
 
     Lists are copied once, and so are arrays without a simple layout (Arrow arrays of booleans, nested tensors other
@@ -429,8 +430,7 @@ def _rebuild(
         found: The dimensions that were found where these samples were some of more.
         columns: The columns.
     """
-    known = {**found, **dims}
-    read = {**(columns or {}), **{name: read_field(name, data, known.get(name)) for name, data in fields.items()}}
+    read = read_fields(fields, columns or {}, list_fields(own_lengths), {**found, **dims})
     for name in dims:
         if not isinstance(read.get(name), Variable):
             differing = [name for name, field in read.items() if isinstance(field, Variable)]

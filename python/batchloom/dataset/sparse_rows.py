@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
+from batchloom.arrays.chunked import join_chunks, read_array
 from batchloom.arrays.field import BorrowedArray, lend
-from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, list_loaded, load, owner
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, is_sparse, load, owner
 from batchloom.collate.schema import Compressed
 from batchloom.errors import DataError, DTypeError, many
 
@@ -128,11 +129,9 @@ class SparseField:
         return f"{self.label}: {values.dtype}({len(self)}, {self.width}) in {len(values.tensor)} entries"
 
 
-def is_sparse(given: Any) -> bool:
+def is_sparse_field(given: Any) -> bool:
     """Return whether a field is a sparse matrix, in any format."""
-    if isinstance(given, SparseRows):
-        return True
-    return any(framework.is_sparse(given) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
+    return isinstance(given, SparseRows) or is_sparse(given)
 
 
 def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...]]:
@@ -143,7 +142,7 @@ def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...
             raise DataError(f"field {label}: shape is {given.shape}; expected the numbers of rows and columns")
         if len(rows) != 3:
             raise DataError(f"field {label} has {len(rows)} arrays; expected three: data, indices and indptr")
-        return (*rows, tuple(given.shape))
+        return (*(join_chunks(read_array(label, each)) for each in rows), tuple(given.shape))
     if given.shape is not None:
         raise DataError(f"field {label}: shape is {given.shape}, and the matrix has one; expected shape for arrays")
     framework = owner(rows)

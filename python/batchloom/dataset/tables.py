@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import batchloom._native as _native
 import numpy
 from batchloom.arrays.chunked import borrow_field
 from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frames import Frame, as_array, as_list, is_frame
+from batchloom.arrays.frameworks import is_arrow
 from batchloom.dataset.object_field import LazyObjects, ObjectField, read_objects
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.errors import ArgumentError, DataError, DTypeError
@@ -46,8 +48,10 @@ def read_field(label: str, data: Any, dim: int | None = None) -> SequenceField:
     """
     data = data if isinstance(data, LazyObjects) else as_list(data)
     is_ragged = is_variable(data)
+    if not (is_ragged or isinstance(data, list | tuple | LazyObjects)):
+        data = as_array(label, data)
     if isinstance(data, list | LazyObjects) or not is_ragged:
-        objects = read_objects(label, data)
+        objects = read_objects(data)
         if objects is not None:
             return ObjectField(label, objects)
         return variable(label, data, dim) if is_ragged else borrow_field(label, as_array(label, data))
@@ -55,10 +59,29 @@ def read_field(label: str, data: Any, dim: int | None = None) -> SequenceField:
         return variable(label, data, dim)
     except DTypeError:
         method = next((name for name in LISTS if hasattr(data, name)), None)
-        objects = None if method is None else read_objects(label, getattr(data, method)())
+        objects = None if method is None else read_objects(getattr(data, method)())
         if objects is None:
             raise
         return ObjectField(label, objects)
+
+
+def read_fields(
+    given: Mapping[str, Any], columns: Fields, own_lengths: Collection[str], dim: Mapping[str, int]
+) -> Fields:
+    """Return the fields of a dataset of sequences: columns of a table that were read, and fields by name.
+
+    Arrow has lists of one size, which are rows where other fields have other lengths, and otherwise sequences.
+
+    Args:
+        given: The samples of fields.
+        columns: The columns that were read.
+        own_lengths: The names of fields with separate sizes.
+        dim: The dimension in which sequences of a field vary, where it is known.
+    """
+    data = {name: each if isinstance(each, LazyObjects) else as_list(each) for name, each in given.items()}
+    read = {**columns, **{name: read_field(name, each, dim.get(name)) for name, each in data.items()}}
+    rows = [name for name, each in data.items() if is_arrow(each) and _native.are_rows(each)]
+    return _fix_other_lengths(read, own_lengths, rows) if rows else read
 
 
 def read_table(table: Any, own_lengths: Collection[str], dim: Mapping[str, int] = NO_DIMS) -> Fields:
@@ -79,7 +102,7 @@ def read_table(table: Any, own_lengths: Collection[str], dim: Mapping[str, int] 
     columns = _columns_of_datasets(table) if is_hugging_face else _columns(table)
     read = {name: read_field(name, column, dim.get(name)) for name, column in columns.items()}
     fields = use_attention_mask(read, own_lengths)
-    fields = _fix_other_lengths(fields, own_lengths)
+    fields = _fix_other_lengths(fields, own_lengths, fields)
     return {name: _widen(field) for name, field in fields.items()} if is_hugging_face else fields
 
 
@@ -184,11 +207,11 @@ def _read_mask(mask: Variable) -> Array:
     return kept
 
 
-def _fix_other_lengths(fields: Fields, own_lengths: Collection[str]) -> Fields:
-    """Return fields; sequences of one length are arrays of rows where other sequences have other lengths."""
+def _fix_other_lengths(fields: Fields, own_lengths: Collection[str], names: Collection[str]) -> Fields:
+    """Return fields; of some names, sequences of one length are arrays of rows where others have other lengths."""
     lists = {name: field for name, field in fields.items() if isinstance(field, Variable) and field.shapes is None}
     lengths = {name: numpy.diff(field.offsets) for name, field in lists.items() if name not in own_lengths}
-    same = {name: each for name, each in lengths.items() if len(each) and (each == each[0]).all()}
+    same = {name: each for name, each in lengths.items() if name in names and len(each) and (each == each[0]).all()}
     usual = next((each for name, each in lengths.items() if name not in same), next(iter(lengths.values()), None))
     others = (name for name, each in same.items() if usual is not None and not numpy.array_equal(each, usual))
     return fields | {name: _join_rows(lists[name], same[name]) for name in others}

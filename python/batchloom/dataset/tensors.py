@@ -17,10 +17,10 @@ from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.dataset.concat import StoredSamples
 from batchloom.dataset.location import Location
-from batchloom.dataset.object_field import ObjectField, read_objects
+from batchloom.dataset.object_field import LazyObjects, ObjectField, read_objects
 from batchloom.dataset.on_device import SamplesOnDevice
 from batchloom.dataset.samples import Recipe, override
-from batchloom.dataset.sparse_rows import SparseField, is_sparse
+from batchloom.dataset.sparse_rows import SparseField, is_sparse_field
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, DataError, many
 
@@ -37,8 +37,11 @@ class TensorDataset(Dataset[Form]):
 
     ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
 
-    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
-    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with ``__dlpack__``, with
+    the capsules of Arrow, with ``__array__``, or with ``shape``, ``dtype`` and ``[]``; shape ``[samples, ...]``, any
+    rank, any element type that NumPy or torch share, any strides. Objects that only give their values by the last two,
+    as arrays of HDF5 and Zarr on disk, are read once, whole, in their type: they take memory from then on. A
+    :class:`ChunkDataset`, or :func:`batchloom.open`, is for what memory does not hold.
     Lists of numbers, and columns and frames of pandas, polars or Arrow become arrays of NumPy: a frame is one field
     with a column for each of its columns, and ``TensorDataset(**frame)`` makes a field of each column. A column of
     Arrow in several chunks is borrowed as a :class:`ChunkedArray`, and its lists of one size are rows. A column or list
@@ -243,10 +246,14 @@ def _field(label: str, array: Any) -> BorrowedArray | SparseField:
             f"field {label} is a {type(array).__name__} of arrays; expected an array: TensorDataset(*arrays) makes a "
             "field of each"
         )
-    if is_sparse(array):
+    if is_sparse_field(array):
         return SparseField(label, array)
-    objects = read_objects(label, array)
-    return borrow_field(label, as_array(label, array)) if objects is None else ObjectField(label, objects)
+    is_list = isinstance(array, list | tuple | LazyObjects)
+    array = array if is_list else as_array(label, array)
+    objects = read_objects(array)
+    if objects is not None:
+        return ObjectField(label, objects)
+    return borrow_field(label, as_array(label, array) if is_list else array)
 
 
 def _rebuild(names: tuple[str, ...] | None, arrays: tuple[Any, ...], is_bare: bool) -> RowSamples:

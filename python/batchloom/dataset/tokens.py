@@ -15,6 +15,7 @@ from batchloom.arrays import frames
 from batchloom.arrays.chunked import ChunkedArray, borrow_field
 from batchloom.arrays.field import BorrowedArray, host
 from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.inputs import is_array, read_plain
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
 from batchloom.dataset.base import Dataset, Tuples
@@ -90,7 +91,8 @@ class TokenDataset(Dataset[Tuples]):
 
     Args:
         tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (such as those of
-            nanoGPT), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
+            nanoGPT), torch, JAX, an Arrow column, or anything else that :class:`batchloom.TensorDataset` takes as an
+            array; or a list of documents, or an Arrow column of lists.
         seq_len: Tokens of a piece.
         documents: The offsets of documents in an array of tokens, including the end of the last one
             (``[documents + 1]``); or the token that ends each document; or ``None`` for a single document.
@@ -425,7 +427,7 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
     """Return an array of all tokens, and the offsets of documents if they were given as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
-        return frames.as_array("tokens", tokens) if is_arrow(tokens) else tokens, None
+        return frames.as_array("tokens", tokens), None
     if documents is not None:
         raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
@@ -442,12 +444,10 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
     """Return the offsets of documents in an array of tokens."""
     if documents is None:
         return None
-    if not hasattr(documents, "__len__") or getattr(documents, "ndim", 1) == 0:
+    are_several = (hasattr(documents, "__len__") or is_array(documents)) and getattr(documents, "ndim", 1) != 0
+    if not are_several:
         return _ends_with(tokens, _token("documents", documents))
-    try:
-        offsets = numpy.asarray(host("documents", documents))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"documents are not an array of offsets: {error}") from None
+    offsets = read_plain("documents", documents, "an array of offsets", DataError)
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise DataError(
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
-from batchloom.arrays.chunked import ChunkedArray, borrow_field, over
+from batchloom.arrays.chunked import ChunkedArray, borrow_field, join_chunks, over, read_array
 from batchloom.arrays.field import host
 from batchloom.arrays.frames import is_frame
 from batchloom.arrays.frameworks import framework_of, is_arrow, load
+from batchloom.arrays.inputs import read_plain
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, many
 from batchloom.samples.sizes import copy_offsets
 
@@ -144,11 +145,9 @@ def variable(label: str, data: Any, dim: int | None = None) -> Variable:
     if not isinstance(data, tuple):
         values, offsets = _native.borrow_lists(data, label)
         return Variable(label, over(values), offsets=numpy.from_dlpack(offsets))
-    values, places = data
-    try:
-        places = numpy.asarray(host(f"field {label}", places))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"field {label} has offsets that are no array: {error}") from None
+    values, places = read_array(label, data[0]), data[1]
+    places = join_chunks(read_array(label, places)) if is_arrow(places) else places
+    places = read_plain(f"field {label}", places, "offsets that are an array", DataError)
     if places.dtype.kind not in "iu" or places.ndim not in (1, 2):
         raise DataError(
             f"field {label} has offsets of type {places.dtype} and shape {places.shape}; expected integers: offsets "
@@ -228,13 +227,13 @@ def _array(label: str, place: int, sample: Any) -> Any:
             raise DataError(f"field {label}: sample {place} is not an array of numbers: {error}") from None
         if sample.dtype.kind not in "biufc":
             raise DTypeError(f"field {label}: sample {place} holds {sample.dtype}; expected numbers")
-    if not hasattr(sample, "__dlpack__") and hasattr(sample, "__array__"):
-        sample = numpy.asarray(sample)
-    if not hasattr(sample, "dtype") or not hasattr(sample, "shape"):
-        raise DataError(
-            f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers "
-            "(for one number a sample, give an array: numpy.asarray makes one)"
-        )
+    if not (hasattr(sample, "__dlpack__") and hasattr(sample, "dtype") and hasattr(sample, "shape")):
+        if sample is None or (isinstance(sample, Number) and not isinstance(sample, numpy.generic)):
+            raise DataError(
+                f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers "
+                "(for one number a sample, give an array: numpy.asarray makes one)"
+            )
+        sample = join_chunks(read_array(f"{label}: sample {place}", sample))
     if sample.ndim == 0:
         raise DataError(f"field {label}: sample {place} is a scalar; expected at least one dimension")
     return sample

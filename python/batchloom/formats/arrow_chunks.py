@@ -15,6 +15,7 @@ import pyarrow
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_dataset import ChunkDataset
 from batchloom.dataset.map.map_dataset import MapDataset
+from batchloom.dataset.samples import MAPPED
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.arrays import choose_for_kind
@@ -136,7 +137,7 @@ def open_compressed(files: Sequence[str], memories: Sequence[Array], options: Op
     if options.kind not in (None, ROWS, SEQUENCES):
         raise ArgumentError(
             f"kind is {options.kind!r}, and {files[0]} is compressed, which is read in chunks; expected 'rows' or "
-            "'sequences', or a file that is not compressed"
+            f"'sequences', or {MAPPED}"
         )
     opened = [_open_batches(file, memory) for file, memory in zip(files, memories, strict=True)]
     if options.fn is not None:

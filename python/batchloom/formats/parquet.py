@@ -19,13 +19,14 @@ from batchloom.arguments import caller
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
+from batchloom.dataset.samples import MAPPED
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
 from batchloom.formats.arrays import choose_for_kind
 from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyarrow
 from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
-from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
+from batchloom.formats.kinds import ROWS, SEQUENCES, WINDOWS, require_keywords
 from batchloom.formats.options import NAMES, OpenOptions, has_window
 from batchloom.formats.parquet_rows import Lengths, open_groups_of_fields, open_rows
 from batchloom.formats.progress import ShownProgress
@@ -236,7 +237,8 @@ def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reas
     """
     for name in ("memory", "chunks_open", "on_error"):
         if getattr(options, name) is not None:
-            raise ArgumentError(f"{name} is given, and {files[0]} is read whole: {reason}; expected no {name}")
+            others = "" if options.kind == WINDOWS else f", or {MAPPED}"  # series are held, whatever their files
+            raise ArgumentError(f"{name} is given, and {files[0]} is read whole: {reason}; expected no {name}{others}")
     require_pyarrow(files[0])
     from pyarrow import parquet
 

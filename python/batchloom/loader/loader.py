@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
-import operator
 import os
 from collections.abc import Iterator
 from logging import INFO
@@ -20,7 +20,7 @@ from batchloom.dataset.mixture import Mixture, with_dataset
 from batchloom.delivery.choose import choose
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.errors import ArgumentError, Error, RangeError, StateError, many
+from batchloom.errors import ArgumentError, Error, StateError, many
 from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.introductions import introduce_loaders
@@ -32,6 +32,7 @@ from batchloom.loader.torch.datasets import as_dataset
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.loader.watchers import Standing, watchers
 from batchloom.plan.plan import Plan, engine_plan, table, warn_of_one_pool, wrap_plan
+from batchloom.plan.world_parts import find_step
 from batchloom.ranks.ranks import RankFinder, is_worker
 from batchloom.samples.label_counts import engine_counts
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
+atexit.register(_native.settle)
 
 
 @fix_options
@@ -315,30 +317,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             # It knows the weights and the bans of then.
             rest = plan.resume(place)
             plan = rest if rest.epoch == plan.epoch else rest.at_epoch(plan.epoch)
-        formed = self._delivery.form(self._native, *self._part_with(plan, step))
+        formed = self._delivery.form(self._native, *find_step(plan, step))
         batch: Batch = formed[0] if self._is_bare else formed
         return batch
-
-    def _part_with(self, plan: _native.Plan, step: SupportsIndex) -> tuple[_native.Plan, int]:
-        """Return the part of an epoch in which a step was taken, for the ranks of then, and its number in that part.
-
-        Raises:
-            RangeError: There is no such step, or this rank took no part in it.
-        """
-        parts = plan.by_world()
-        number, whole = operator.index(step), sum(steps for _, steps in parts)
-        if not -whole <= number < whole:
-            raise RangeError(f"step {number} is not in epoch {plan.epoch}; expected 0 <= step < {whole}")
-        left, place = number % whole, 0
-        while left >= parts[place][1]:
-            left, place = left - parts[place][1], place + 1
-        part = parts[place][0]
-        if part.rank >= part.world_size:
-            raise RangeError(
-                f"step {number % whole} of epoch {plan.epoch} was taken by {part.world_size} ranks, and this is rank "
-                f"{part.rank}; expected a rank below {part.world_size}"
-            )
-        return part, left
 
     def __iter__(self) -> Iterator[Batch]:
         """Return the batches of the next epoch, which begins with the first ``next``.

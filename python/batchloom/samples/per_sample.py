@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
-from batchloom.arrays.plain import read_plain
+from batchloom.arrays.inputs import read_plain
 from batchloom.errors import DataError, DTypeError, Error, many
 
 

@@ -10,6 +10,7 @@ use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 
 /// Numbers texts in the order in which they first appear: text `k` is `values[offsets[k]..offsets[k + 1]]`, offsets are
@@ -19,10 +20,10 @@ pub(crate) fn text_ids(py: Python<'_>, values: &[u8], offsets: &Tensor) -> PyRes
     let offsets = offsets.0.as_slice::<i64>();
     let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
     let text = |ends: &[i64]| values.get(usize::try_from(ends[0]).ok()?..usize::try_from(ends[1]).ok()?);
-    if py.detach(|| offsets.windows(2).any(|ends| text(ends).is_none())) {
+    if detach(py, || offsets.windows(2).any(|ends| text(ends).is_none())) {
         return Err(DataError::new_err("offsets do not lie in the values"));
     }
-    let ids = py.detach(|| TextIds::new(offsets.windows(2).filter_map(text)));
+    let ids = detach(py, || TextIds::new(offsets.windows(2).filter_map(text)));
     let (codes, first_rows) = ids.map_err(|error| raise(&error))?.into_parts();
     let first_rows = collect(first_rows.into_iter().map(|row| row.cast_signed() as i64))?;
     Ok((Tensor::of_list(codes)?, Tensor::of_list(first_rows)?))
@@ -40,7 +41,7 @@ impl Groups {
     fn new(py: Python<'_>, ids: &Tensor) -> PyResult<Self> {
         let ids = ids.0.as_slice::<i64>();
         let ids = ids.ok_or_else(|| DataError::new_err("ids are no compact array of int64"))?;
-        py.detach(|| EngineGroups::of(ids)).map(Self).map_err(|error| raise(&error))
+        detach(py, || EngineGroups::of(ids)).map(Self).map_err(|error| raise(&error))
     }
 
     fn __len__(&self) -> usize {

@@ -24,6 +24,7 @@ use crate::batching::{GivenSizes, Rule, parse, sizes, write_columns};
 use crate::chunked::FieldArray;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::labels::counts_to_python;
 use crate::memory::collect;
 
@@ -144,7 +145,7 @@ impl SparseRows {
 
     /// Checks the columns of all rows. True if a row holds a column twice.
     fn check(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| self.0.check()).map_err(|error| raise(&error))
+        detach(py, || self.0.check()).map_err(|error| raise(&error))
     }
 
     /// One row with all columns.
@@ -302,7 +303,7 @@ impl Dataset {
         next_tokens: bool,
     ) -> PyResult<(Tensor, Option<u32>)> {
         let count = || self.0.count_labels(field, &rule.0, next_tokens);
-        counts_to_python(&py.detach(count).map_err(|error| raise(&error))?)
+        counts_to_python(&detach(py, count).map_err(|error| raise(&error))?)
     }
 
     /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use super::part_end::PartEnd;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::interpreter::detach;
 use crate::memory::collect;
 
 /// Samples by their numbers. They are documented in batchloom/dataset/base.py.
@@ -53,7 +54,7 @@ impl Selection {
         let not_compact = || DataError::new_err("strata are no compact array of int64");
         let strata = strata.map(|strata| strata.0.as_slice::<i64>().ok_or_else(not_compact)).transpose()?;
         let split = || EngineSelection::split(samples, &parts, seed, strata);
-        let parts = py.detach(split).map_err(|error| raise(&error))?;
+        let parts = detach(py, split).map_err(|error| raise(&error))?;
         Ok(parts.into_iter().map(Self).collect())
     }
 

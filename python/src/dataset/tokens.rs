@@ -10,6 +10,7 @@ use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::raise;
+use crate::interpreter::detach;
 
 /// Pieces of a stream. They are documented in batchloom/dataset/tokens.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -50,7 +51,7 @@ impl Tokens {
                 None => Ok(dataset),
             }
         };
-        py.detach(build).map(Self).map_err(|error| raise(&error))
+        detach(py, build).map(Self).map_err(|error| raise(&error))
     }
 
     fn __len__(&self) -> usize {

@@ -23,7 +23,7 @@ use super::assembly::{Assembly, LateViews, Pipeline, Portion, ShapeRun};
 use super::block::{Block as PyBlock, columns, tables};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
-use crate::interpreter;
+use crate::interpreter::{self, detach};
 
 /// The time after which a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -175,17 +175,34 @@ pub(super) fn in_use() -> PyErr {
 
 impl Inner {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        // A batch that is ready is handed over without a call of Python.
+        if self.pipeline().is_none()
+            && let Some(batch) = self.ready.next()
+        {
+            self.advance();
+            return Ok(Some(batch));
+        }
+        interpreter::hold(py, || self.make(py))
+    }
+
+    /// Makes the next batches, and hands over the first.
+    fn make(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         loop {
             self.look_ahead(py)?;
             if let Some(batch) = self.deliver(py)? {
-                if let Some(blocks) = &self.blocks {
-                    blocks.advance();
-                }
+                self.advance();
                 return Ok(Some(batch));
             }
             if !self.cut(py)? && !self.refill(py)? {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Notes that a batch is handed over.
+    fn advance(&self) {
+        if let Some(blocks) = &self.blocks {
+            blocks.advance();
         }
     }
 
@@ -240,7 +257,7 @@ impl Inner {
         }
         if self.pending.is_none() {
             // The interpreter's lock is released, because a worker may wait for it to allocate memory.
-            self.pending = self.blocks.as_mut().and_then(|blocks| py.detach(|| blocks.ahead()));
+            self.pending = self.blocks.as_mut().and_then(|blocks| detach(py, || blocks.ahead()));
         }
         if self.pending.is_some() {
             self.check(py)?;
@@ -286,7 +303,7 @@ impl Inner {
             }
         }
         while let Some(blocks) = self.blocks.as_mut() {
-            match py.detach(|| blocks.poll(PATIENCE)) {
+            match detach(py, || blocks.poll(PATIENCE)) {
                 Ok(Polled::Block(block)) => return Ok(Some(block)),
                 Ok(Polled::Pending) => py.check_signals()?,
                 Ok(Polled::End) => break,
@@ -314,7 +331,7 @@ impl Inner {
         self.portions.clear();
         (self.pending, self.begun, self.begin) = (None, None, None);
         if let Some(mut blocks) = self.blocks.take() {
-            py.detach(|| blocks.close());
+            detach(py, || blocks.close());
         }
         // The maker of batches may hold memory of a device.
         self.callables = None;
@@ -330,7 +347,7 @@ impl Drop for Inner {
             let _left_behind = ManuallyDrop::new(blocks);
             return;
         }
-        if Python::try_attach(|py| py.detach(|| blocks.close())).is_none() {
+        if Python::try_attach(|py| detach(py, || blocks.close())).is_none() {
             blocks.close();
         }
     }

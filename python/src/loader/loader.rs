@@ -18,6 +18,7 @@ use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
 use crate::error::raise;
+use crate::interpreter::detach;
 use crate::labels::label_counts as counts;
 use crate::plan::Plan;
 use crate::plan_options::PlanOptions;
@@ -117,7 +118,7 @@ impl Loader {
         if let Some((least, allocate)) = memory {
             builder = builder.memory(least, move |bytes| allocate_with(&allocate, bytes));
         }
-        let built = py.detach(|| builder.build());
+        let built = detach(py, || builder.build());
         built.map(|loader| Self(loader, Skipped::default())).map_err(|error| raise(&error))
     }
 
@@ -173,7 +174,7 @@ impl Loader {
 
     /// Serves another rank from the next epoch on.
     fn set_rank(&self, py: Python<'_>, rank: u32, world_size: u32) -> PyResult<()> {
-        py.detach(|| self.0.set_rank(rank, world_size)).map_err(|error| raise(&error))
+        detach(py, || self.0.set_rank(rank, world_size)).map_err(|error| raise(&error))
     }
 
     /// Returns true if some, but not all batches of the latest epoch were handed over.
@@ -213,12 +214,12 @@ impl Loader {
 
     /// Makes the rest of an epoch that was left in the middle the next iteration.
     fn go_on(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.go_on()).map_err(|error| raise(&error))
+        detach(py, || self.0.go_on()).map_err(|error| raise(&error))
     }
 
     /// Passes over batches of the next iteration. Returns their number.
     fn skip(&self, py: Python<'_>, batches: u64) -> PyResult<u64> {
-        py.detach(|| self.0.skip(batches)).map_err(|error| raise(&error))
+        detach(py, || self.0.skip(batches)).map_err(|error| raise(&error))
     }
 
     /// Continues where a state was taken; `lists` are the batches of its epoch, if these are given.
@@ -226,7 +227,7 @@ impl Loader {
     fn load(&self, state: &Bound<'_, PyDict>, lists: Option<&Rule>) -> PyResult<()> {
         let (py, state) = (state.py(), read_state(state)?);
         let lists = lists.map(Rule::lists).transpose()?;
-        py.detach(|| match lists {
+        detach(py, || match lists {
             Some(lists) => self.0.load_lists(&state, lists),
             None => self.0.load(&state),
         })
@@ -241,7 +242,7 @@ impl Loader {
     /// Makes lists the batches of the next epoch.
     fn set_lists(&self, py: Python<'_>, lists: &Rule) -> PyResult<()> {
         let lists = lists.lists()?;
-        py.detach(|| self.0.set_lists(lists)).map_err(|error| raise(&error))
+        detach(py, || self.0.set_lists(lists)).map_err(|error| raise(&error))
     }
 
     /// The batches of the next epoch, made of blocks in memory, which frameworks view. The epoch begins with the first.
@@ -283,13 +284,13 @@ impl Loader {
     /// The block that holds the batch at a step of a plan alone, for the rank of the plan. The run stays where it is.
     fn form(&self, py: Python<'_>, plan: &Plan, step: u64) -> PyResult<Block> {
         let form = || self.0.steps_at(&plan.plan, plan.rank, step)?.form();
-        py.detach(form).map(Block).map_err(|error| raise(&error))
+        detach(py, form).map(Block).map_err(|error| raise(&error))
     }
 
     /// One step of a plan, for callers that take its batch of windows from the series themselves. The run stays where
     /// it is.
     fn steps_at(&self, py: Python<'_>, plan: &Plan, step: u64, windows: Py<Windows>) -> PyResult<Steps> {
-        let steps = py.detach(|| self.0.steps_at(&plan.plan, plan.rank, step));
+        let steps = detach(py, || self.0.steps_at(&plan.plan, plan.rank, step));
         steps.map(|steps| Steps { steps, windows }).map_err(|error| raise(&error))
     }
 
@@ -311,6 +312,6 @@ impl Loader {
         count: impl Fn(&batchloom::Loader) -> T + Sync,
     ) -> PyResult<T> {
         let checked = || self.0.plan(self.0.epoch()).require_memory().map(|()| count(&self.0));
-        py.detach(checked).map_err(|error| raise(&error))
+        detach(py, checked).map_err(|error| raise(&error))
     }
 }

@@ -13,6 +13,7 @@ use super::batches::in_use;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
 use crate::error::{LoaderError, raise};
+use crate::interpreter::detach;
 
 /// The number of batches after which memory maps are looked at.
 const RELEASED: u64 = 64;
@@ -67,7 +68,7 @@ impl Steps {
 
     /// Makes the next batch now, with a tensor for each field.
     fn form(&self, py: Python<'_>) -> PyResult<Vec<Tensor>> {
-        let block = py.detach(|| self.steps.form()).map_err(|error| raise(&error))?;
+        let block = detach(py, || self.steps.form()).map_err(|error| raise(&error))?;
         let batch = block
             .batches()
             .next()
@@ -174,7 +175,7 @@ impl StepIterator {
         let Some(callables) = guard.as_mut() else { return Ok(None) };
         if let Some(begin) = &callables.begin {
             begin.call0(py)?;
-            py.detach(|| steps.steps.left()).map_err(|error| raise(&error))?;
+            detach(py, || steps.steps.left()).map_err(|error| raise(&error))?;
             callables.begin = None;
         }
         if steps.left()? == 0 {

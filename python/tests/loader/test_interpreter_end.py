@@ -111,6 +111,30 @@ def test_a_process_ends_with_iterations_under_way_and_says_nothing(interpreter):
     )
 
 
+def test_a_process_ends_while_daemon_threads_iterate(interpreter):
+    """A thread that returns to an interpreter that has ended is ended on the spot: one process in eight aborted."""
+    for _ in range(6):
+        interpreter(
+            """
+            import threading
+            import time
+            import numpy
+            import batchloom as bl
+
+            dataset = bl.TensorDataset(numpy.zeros((20_000, 500)), numpy.arange(20_000))
+
+            def forever():
+                while True:
+                    for _ in bl.DataLoader(dataset, 16, num_threads=1):
+                        pass
+
+            for _ in range(5):
+                threading.Thread(target=forever, daemon=True).start()
+            time.sleep(0.05)
+            """
+        )
+
+
 @pytest.mark.parametrize("resident", [True, False])
 def test_a_process_ends_with_an_iteration_on_a_device_under_way(interpreter, resident):
     """Its workers may be about to ask the interpreter for memory. Twice: without care, two in three hung."""

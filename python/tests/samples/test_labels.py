@@ -83,6 +83,50 @@ def test_labels_of_a_field_are_counted(lengths, every, rule, uneven, world_size,
     assert found == {step: plan.step(step).labels for step in found}
 
 
+@pytest.mark.law("L3")
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=2, max_size=30),
+    every=st.integers(1, 6),
+    rule=st.sampled_from(RULES),
+    shifted=st.booleans(),
+    of_chunk=st.integers(1, 9),
+)
+def test_labels_are_counted_alike_wherever_samples_lie(lengths, every, rule, shifted, of_chunk):
+    rows = masked(lengths, every)
+    chunks = [rows[start : start + of_chunk] for start in range(0, len(rows), of_chunk)]
+    read = []
+
+    def lists(chunk):
+        read.append(chunk)
+        return {"tokens": chunks[chunk]}
+
+    in_chunks = bl.ChunkDataset([len(chunk) for chunk in chunks], lists, lengths=lengths)
+    by_row = bl.MapDataset([{"tokens": row} for row in rows], sizes=lengths)
+    expected = bl.SequenceDataset(tokens=rows).count_labels("tokens", batching=rule, next_tokens=shifted)
+    for dataset in (in_chunks, by_row, in_chunks.select(slice(1, None)), by_row.select(slice(1, None))):
+        counts = dataset.count_labels("tokens", batching=rule, next_tokens=shifted)
+        if len(dataset) < len(rows):
+            held = bl.SequenceDataset(tokens=rows).select(slice(1, None))
+            expected = held.count_labels("tokens", batching=rule, next_tokens=shifted)
+        assert counts == expected
+    # Each chunk is read once for each pass, but for one without a selected sample.
+    assert len(read) in (2 * len(chunks), 2 * len(chunks) - 1)
+
+
+def test_labels_of_samples_on_demand_that_cannot_be_counted_are_refused():
+    rows = bl.MapDataset([{"x": numpy.arange(3), "y": numpy.float32(1)}] * 4)
+    assert rows.count_labels("x").counts.tolist() == [3] * 4
+    with refused(bl.ArgumentError, "z", "x, y"):
+        rows.count_labels("z")
+    with refused(bl.ArgumentError, "y", "float32", "integers"):
+        rows.count_labels("y")
+    with refused(bl.ArgumentError, "x", "SequenceDataset"):
+        rows.count_labels("x", next_tokens=True)
+    broken = bl.MapDataset(range(4), lambda item: {"x": numpy.arange(3) // (item != 2)})
+    with refused(bl.DataError, "2"), numpy.errstate(all="raise"):
+        broken.count_labels("x")
+
+
 def test_sizes_of_the_user_do_not_count_as_labels():
     documents = [numpy.arange(length) for length in LENGTHS]
     dataset = bl.SequenceDataset(t=documents, sizes=[7] * len(documents))

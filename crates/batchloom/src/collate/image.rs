@@ -1,10 +1,8 @@
-//! The pixels of images that are resized, by the crate `fast_image_resize`.
+//! The pixels of images that are resized, by the crate `batchloom-resize`.
 
 use std::cell::RefCell;
 
-use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels;
-use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
+use batchloom_resize::{Algorithm, Component, Image, Resizer};
 
 use super::Channels;
 use super::resize::{Extents, Filter, Resize};
@@ -92,53 +90,27 @@ fn planes(
         Channels::First => (extents.channels, 1),
         Channels::Last => (1, extents.channels),
     };
-    let size = |height: usize, width: usize| Some((u32::try_from(width).ok()?, u32::try_from(height).ok()?));
-    let (from, to_size) = (size(extents.height, extents.width)?, size(to.height, to.width)?);
-    let options = ResizeOptions::new().resize_alg(algorithm(to)).use_alpha(false);
-    // Types of pixels that are not named here are not compiled.
-    let plane = match (dtype, channels) {
-        (DType::U8, 1) => plane::<pixels::U8>,
-        (DType::U8, 2) => plane::<pixels::U8x2>,
-        (DType::U8, 3) => plane::<pixels::U8x3>,
-        (DType::U8, 4) => plane::<pixels::U8x4>,
-        (DType::F32, 1) => plane::<pixels::F32>,
-        (DType::F32, 2) => plane::<pixels::F32x2>,
-        (DType::F32, 3) => plane::<pixels::F32x3>,
-        (DType::F32, 4) => plane::<pixels::F32x4>,
+    let component = match dtype {
+        DType::U8 => Component::U8,
+        DType::F32 => Component::F32,
         _ => return None,
     };
     let targets = target.chunks_exact_mut(target.len() / planes);
     for (source, target) in source.chunks_exact(source.len() / planes).zip(targets) {
-        plane(resizer, &options, (from, source), (to_size, target))?;
+        let source = Image { width: extents.width, height: extents.height, bytes: source };
+        let mut target = Image { width: to.width, height: to.height, bytes: target };
+        resizer.resize(algorithm(to), (component, channels), &source, &mut target)?;
     }
     Some(())
 }
 
-/// The width and the height of an image, and its bytes.
-type Plane<T> = ((u32, u32), T);
-
-/// Resizes an image of one type of pixels.
-fn plane<P: PixelTrait>(
-    resizer: &mut Resizer,
-    options: &ResizeOptions,
-    ((width, height), source): Plane<&[u8]>,
-    ((to_width, to_height), target): Plane<&mut [u8]>,
-) -> Option<()> {
-    let source = TypedImageRef::<P>::from_buffer(width, height, source).ok()?;
-    let mut target = TypedImage::<P>::from_buffer(to_width, to_height, target).ok()?;
-    resizer.resize_typed(&source, &mut target, options).ok()
-}
-
-fn algorithm(to: &Resize) -> ResizeAlg {
+fn algorithm(to: &Resize) -> Algorithm {
     let filter = match to.filter {
-        Filter::Nearest => return ResizeAlg::Nearest,
-        Filter::Bilinear => FilterType::Bilinear,
-        Filter::Bicubic => FilterType::CatmullRom,
+        Filter::Nearest => batchloom_resize::Filter::Nearest,
+        Filter::Bilinear => batchloom_resize::Filter::Bilinear,
+        Filter::Bicubic => batchloom_resize::Filter::Bicubic,
     };
-    match to.antialias {
-        true => ResizeAlg::Convolution(filter),
-        false => ResizeAlg::Interpolation(filter),
-    }
+    Algorithm { filter, antialias: to.antialias }
 }
 
 /// Copies the elements, of `SIZE` bytes, of an image to one that has its channels in the other dimension.

@@ -186,6 +186,10 @@ causes! {
         CountSubsample { field: String, size: u32, stored: u32, group: u64 } is Argument of "oversize",
         #[error("labels of {field} cannot be counted: a sample has {count}; expected at most {limit}")]
         CountTooMany { field: String, count: usize, limit: u32 } is Argument,
+        #[error(
+            "labels of {field} cannot be counted: a function makes whole batches; expected label_counts of your own"
+        )]
+        CountWholeBatches { field: String } is Argument,
     }
 }
 

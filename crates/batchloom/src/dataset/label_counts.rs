@@ -10,7 +10,8 @@ use crate::{Result, Tensor};
 impl Dataset {
     /// Counts the labels of each sample that losses do not ignore: the elements of `field` that are not -100, as batches
     /// of `rule` take them. With `next_tokens`, the labels that a loader makes of `field` are counted instead: the tokens
-    /// after the first one. This reads the field once.
+    /// after the first one. This reads the field once: samples that are made on demand are read whole, one after the
+    /// other, in the order in which they are stored, as in epoch 0 of the run of seed 0.
     ///
     /// ```
     /// use batchloom::dataset::Dataset;
@@ -25,10 +26,18 @@ impl Dataset {
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field, if it does not hold integers, or if batches
-    /// take random elements of samples; [`Kind::Data`](crate::Kind::Data) if an array is in memory that this process
-    /// cannot read; [`Kind::Memory`](crate::Kind::Memory).
+    /// take random elements of samples, or a function makes whole batches; [`Kind::Data`](crate::Kind::Data) if an array is
+    /// in memory that this process cannot read; [`Kind::Memory`](crate::Kind::Memory); and the error of a sample that
+    /// cannot be read.
     pub fn count_labels(&self, field: &str, rule: &Rule, next_tokens: bool) -> Result<LabelCounts> {
         self.require_readable()?;
+        if let Some(reader) = self.kind().reader() {
+            // The chunk that was read last leaves with the iteration.
+            let iteration = reader.begin_iteration(1);
+            let counts = self.count_read(field, rule, next_tokens);
+            reader.end_iteration(iteration);
+            return counts;
+        }
         let options =
             CollateOptions { labels: next_tokens.then(|| field.to_owned()), ..CollateOptions::default() };
         let collation = self.kind().collation(&FixedSize::new(1)?.into(), &options, (0, 0))?;
@@ -39,6 +48,48 @@ impl Dataset {
         for sample in 0..self.len() as u64 {
             for members in parts(&collation, sample, limit, field)? {
                 counts.push(count_used(&form_one(form, &members)?, field)?);
+            }
+        }
+        Ok(limit.map_or_else(
+            || LabelCounts::new(counts.as_slice()),
+            |limit| LabelCounts::of_pieces(counts.as_slice(), limit),
+        ))
+    }
+}
+
+impl Dataset {
+    /// Counts the labels of samples that are read on demand.
+    fn count_read(&self, field: &str, rule: &Rule, next_tokens: bool) -> Result<LabelCounts> {
+        let name = || field.to_owned();
+        if self.kind().reader().is_some_and(|reader| reader.makes_batches()) {
+            return Err(LabelsCause::CountWholeBatches { field: name() }.into());
+        }
+        let sizes = self.sizes();
+        if next_tokens && sizes.is_none() {
+            return Err(LabelsCause::CountNoTokens { field: name() }.into());
+        }
+        let limit = sizes.as_ref().and_then(|sizes| rule.limit(Some(sizes)));
+        let mut counts = Vec::new();
+        for sample in 0..self.len() as u64 {
+            let fields = self.kind().sample(sample)?;
+            let known = || fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+            let labels = fields.iter().find(|(name, _)| name == field);
+            let no_field = || LabelsCause::CountNoField { field: name(), known: known() };
+            let labels = &labels.ok_or_else(no_field)?.1;
+            if !is_integer(labels.dtype()) {
+                return Err(LabelsCause::CountNoIntegers { field: name(), found: labels.dtype() }.into());
+            }
+            if next_tokens && labels.shape().len() != 1 {
+                return Err(LabelsCause::CountNoTokens { field: name() }.into());
+            }
+            for piece in split(labels, limit) {
+                // The first token of a piece is no label.
+                let next = piece
+                    .shape()
+                    .first()
+                    .filter(|_| next_tokens)
+                    .and_then(|&len| piece.slice(len.min(1)..len));
+                counts.push(count_used(next.as_ref().unwrap_or(&piece), field)?);
             }
         }
         Ok(limit.map_or_else(
@@ -63,6 +114,14 @@ fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Resul
         true => Ok(form),
         false => Err(LabelsCause::CountNoIntegers { field: name(), found: form.dtype() }.into()),
     }
+}
+
+/// The pieces of a sample that was read, each of at most `limit` elements; an empty sample has one.
+fn split(labels: &Tensor, limit: Option<u32>) -> Vec<Tensor> {
+    let Some((&len, limit)) = labels.shape().first().zip(limit) else { return vec![labels.clone()] };
+    let piece = usize::try_from(limit).unwrap_or(usize::MAX).max(1);
+    let starts = (0..len.max(1)).step_by(piece);
+    starts.filter_map(|start| labels.slice(start..len.min(start.saturating_add(piece)))).collect()
 }
 
 /// A batch of one for each part of a sample, of at most `limit` elements.

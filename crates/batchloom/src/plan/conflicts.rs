@@ -13,6 +13,17 @@ use crate::ranks::Uneven;
 /// The name of a choice, as errors have it, if some options make it.
 type Choice = fn(&PlanOptions) -> Option<&'static str>;
 
+/// A reason that ends with the way out of what chunks refuse: data that is not read chunk by chunk.
+macro_rules! or_no_chunks {
+    ($reason:literal) => {
+        concat!(
+            $reason,
+            ", or data that is not read chunk by chunk: arrays in memory, or mapped files, as `batchloom convert FILES \
+             --out FOLDER --to arrow` writes them"
+        )
+    };
+}
+
 /// Choices that exclude each other, and the reason, which ends with what to change.
 const CONFLICTS: &[(Choice, Choice, &str)] = &[
     (distinct, homogeneous, "a batch holds one key or different ones; expected one of them"),
@@ -42,26 +53,40 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
     (shards, listed, "the list is the order of batches; leave it out"),
     (balance, listed, "the list is the order of batches; leave it out"),
     (largest_first, listed, "the list is the order of batches; leave it out"),
-    (shards, chunks, "chunks are the shards of data that is read; leave it out"),
-    (stored_chunks, drawn, "each chunk is read once in an epoch; expected every sample once"),
-    (runs, chunks, "batches mix samples of several chunks; expected to shuffle samples, or nothing"),
-    (listed, chunks, "the list says which samples share a batch; expected another rule"),
+    (shards, chunks, or_no_chunks!("chunks are the shards of data that is read; expected no shard_size")),
+    (
+        stored_chunks,
+        drawn,
+        or_no_chunks!(
+            "each chunk is read once in an epoch; expected every sample once, a mixture of sources"
+        ),
+    ),
+    (
+        runs,
+        chunks,
+        or_no_chunks!("batches mix samples of several chunks; expected to shuffle samples, or nothing"),
+    ),
+    (listed, chunks, or_no_chunks!("the list says which samples share a batch; expected another rule")),
     (
         grouped,
         chunks,
-        "samples of one key lie in many chunks, and each rank reads chunks of its own; expected batches of any keys, \
-         or data that is not read chunk by chunk",
+        or_no_chunks!(
+            "samples of one key lie in many chunks, and each rank reads chunks of its own; expected batches of any keys"
+        ),
     ),
     (
         balance,
         chunks,
-        "batches of a step would share their chunks, and each rank reads chunks of its own; expected no balance, or \
-         data that is not read chunk by chunk",
+        or_no_chunks!(
+            "batches of a step would share their chunks, and each rank reads chunks of its own; expected no balance"
+        ),
     ),
     (
         largest_first,
         chunks,
-        "the chunks of the largest batch would be read first, and again in their turn; leave it out",
+        or_no_chunks!(
+            "the chunks of the largest batch would be read first, and again in their turn; expected no largest_first"
+        ),
     ),
 ];
 

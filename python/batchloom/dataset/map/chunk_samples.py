@@ -23,7 +23,7 @@ from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.source import Refused, SampleSource
 from batchloom.dataset.map.structure import Structure
-from batchloom.dataset.samples import Memory, Recipe, override
+from batchloom.dataset.samples import MAPPED, Memory, Recipe, override
 from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import NamedSizes, Sizes
 
@@ -150,13 +150,14 @@ class ChunkSamples(OnDemandSamples[Chunks]):
         if fields.whole is not None:
             raise ArgumentError(
                 "collate is a function of whole batches, and samples are read in chunks; expected slots of single "
-                "fields, as in fields={'x': bl.Field(slot=...)}, or a function that read() calls for a whole chunk"
+                "fields, as in fields={'x': bl.Field(slot=...)}, a function that read() calls for a whole chunk, or "
+                f"{MAPPED}"
             )
         if fields.slot_functions:
             name = next(iter(fields.slot_functions))
             raise ArgumentError(
                 f"fields has a function for the slot of {name}, and samples are read in chunks; expected bl.Pad, "
-                "bl.Crop or bl.Resize, or a function that read() calls for a whole chunk"
+                f"bl.Crop or bl.Resize, a function that read() calls for a whole chunk, or {MAPPED}"
             )
         return self.engine(), None
 

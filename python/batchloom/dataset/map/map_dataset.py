@@ -19,7 +19,7 @@ from batchloom.dataset.map.item_chunks import ItemChunks, JoinedChunkItems, are_
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
-from batchloom.dataset.samples import Recipe, Samples, override
+from batchloom.dataset.samples import MAPPED, Recipe, Samples, override
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError, SampleError, many
@@ -334,8 +334,8 @@ def _window_of(items: Any, chunks_open: int | None, memory: int | str | None, wo
         if workers == "processes":
             raise ArgumentError(
                 'workers is "processes", and items are read a chunk at a time, which each process would hold for '
-                'itself; expected workers="threads", or items that are read one by one, as rows of Arrow files and of '
-                "folders of datasets are"
+                'itself; expected workers="threads", or items that are read one by one, as rows of folders of datasets '
+                f"are, or rows of {MAPPED}"
             )
         return window_size(chunks_open, memory)
     for name, value in (("chunks_open", chunks_open), ("memory", memory)):

@@ -16,8 +16,10 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arrays.chunked import join_chunks, read_array
 from batchloom.arrays.field import share
-from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, framework_of, owner
+from batchloom.arrays.frames import is_frame
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, framework_of, make_no_array_error, owner
 from batchloom.arrays.objects import NUMBERS, is_object
 from batchloom.collate.field_names import FieldNames
 from batchloom.collate.objects import OBJECT, Table
@@ -181,6 +183,7 @@ class Structures:
                 raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
             if self._whole and sample is None:
                 raise DataError("it is None; expected a batch: a function without return gives None")
+            named = [(name, _read(name, leaf)) for name, leaf in named]
             structure, leaves = self._remember(sample, named, types), [leaf for _, leaf in named]
         arrays = [self._array(name, leaf) for name, leaf in zip(structure.names, leaves, strict=True)]
         if structure.objects:
@@ -353,4 +356,14 @@ def _array(name: str, value: Any) -> Any:
             f"field {name} is None; expected an array or a number (a function that raises an error leaves its sample "
             'out with on_error="skip")'
         )
-    return value
+    return _read(name, value)
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return an array of no framework as one of a framework; any other part of a sample as it is."""
+    is_plain = value is None or isinstance(value, Number | numpy.generic | list) or owner(value) is not None
+    if is_plain or _is_object(value):
+        return value
+    if is_frame(value):
+        raise make_no_array_error(name, value)  # as its columns are fields of a dict
+    return join_chunks(read_array(name, value))

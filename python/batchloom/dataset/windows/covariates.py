@@ -90,7 +90,8 @@ class Covariates:
             return LabelRows(labels, of, {"static": take_constant("static", columns, values, rows.rows, ids)}, rows)
         is_frame = frames.is_frame(self._static) and not isinstance(self._static, Mapping)
         static = sort_by_id(self._static, id, ids) if is_frame else self._static
-        return LabelRows(labels, of, name_fields("static", static), rows)
+        named = {name: frames.as_array(name, each) for name, each in name_fields("static", static).items()}
+        return LabelRows(labels, of, named, rows)
 
     def _read_labels(self, series: Any, rows: TimedRows, ids: list[Any] | None) -> tuple[dict[str, Any], str | None]:
         """Return the arrays of labels by name, and the unit that has a row of them, if it is known."""
@@ -282,5 +283,4 @@ def _to_array(name: str, labels: Any, rows: TimedRows) -> Any:
     if isinstance(labels, list | tuple):
         listed = isinstance(labels, list) and all(numpy.isscalar(row) for row in labels)
         return numpy.asarray(labels) if listed else align(name, labels, rows.rows)
-    is_array = any(hasattr(labels, each) for each in ("__dlpack__", "detach"))
-    return labels if is_array or not hasattr(labels, "__len__") else frames.to_numpy(labels, name)
+    return frames.as_array(name, labels)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import batchloom._native as _native
 import numpy
 from batchloom.arrays import frames
+from batchloom.arrays.chunked import join_chunks, read_array
 from batchloom.arrays.field import share
-from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.frameworks import is_arrow, owner_name
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.marks import PREFIX, is_mark, make_marks
 from batchloom.dataset.windows.step_arrays import align, align_rows, offsets_of_one, read_steps, take_columns
@@ -137,12 +139,12 @@ def read_columns(series: Any, options: SeriesOptions, names: Iterable[str]) -> G
         )
     frame, id, time = frames.Frame(series), options.id, options.time
     ids, offsets = (None, None) if id is None else frames.runs(frame.column(id, "id"))
-    columns = {name: frame.read_raw(name, "offsets") for name in names}
+    columns = {name: _read_column(name, frame.read_raw(name, "offsets")) for name in names}
     if offsets is None:
         offsets = _offsets_of(*next(iter(columns.items())))
     moments = frame.read_raw(time, "time") if isinstance(time, str) else time
     rows = TimedRows(moments, offsets, ids, options.freq, options.fill)
-    inputs = {name: rows.fill(name, _read_column(name, column, offsets)) for name, column in columns.items()}
+    inputs = {name: rows.fill(name, _align(name, column, offsets)) for name, column in columns.items()}
     rows.require_used()
     return GivenSeries(inputs, {}, rows, ids)
 
@@ -227,27 +229,28 @@ def _list_names(names: Any) -> list[Any]:
 
 def _offsets_of(name: str, column: Any) -> Array:
     """Return the offsets of series in a list of arrays or in values with offsets; another array is one series."""
-    if isinstance(column, list | tuple) and is_variable(column):
+    if isinstance(column, list | tuple):
         offsets: Array = variable(name, column).offsets
         return offsets
     return offsets_of_one(len(column))
 
 
-def _read_column(name: str, column: Any, offsets: Array) -> Any:
-    """Return a column as an array with a row for each step."""
-    if isinstance(column, list | tuple) and is_variable(column):
+def _align(name: str, column: Any, offsets: Array) -> Any:
+    """Return a column that was read as an array with a row for each step."""
+    if isinstance(column, list | tuple):
         return align(name, column, offsets)
-    column = _stack_lists(name, column)
     if len(column) != offsets[-1]:
         raise DataError(f"field {name} has {many(len(column), 'step')}; expected {offsets[-1]}, as the others have")
     share(column, name)  # An array that cannot be shared is refused under this name.
     return column
 
 
-def _stack_lists(name: str, column: Any) -> Any:
-    """Return a column as an array: lists of one length are its rows."""
-    if hasattr(column, "__dlpack__") or hasattr(column, "detach"):
+def _read_column(name: str, column: Any) -> Any:
+    """Return a column as an array: lists of one length are its rows. A list of series is returned as it is."""
+    if (isinstance(column, list | tuple) and is_variable(column)) or owner_name(column) is not None:
         return column
+    if is_arrow(column) and _native.are_rows(column):
+        return join_chunks(read_array(name, column))
     column = column.to_arrow() if hasattr(column, "to_arrow") else column
     if is_arrow(column) and "list" in str(getattr(column, "type", "")):
         lists = variable(name, column)
@@ -259,5 +262,6 @@ def _stack_lists(name: str, column: Any) -> Any:
             )
         values = lists.values.slice(int(lists.offsets[0]), int(lists.offsets[-1]))
         return values.reshape(len(lengths), -1)
-    array = frames.to_numpy(column, f"column {name!r}")
-    return numpy.stack([numpy.asarray(row) for row in array]) if array.dtype == object else array
+    array = join_chunks(frames.as_array(name, column))
+    is_of_rows = isinstance(array, numpy.ndarray) and array.dtype == object
+    return numpy.stack([numpy.asarray(row) for row in array]) if is_of_rows else array

@@ -5,11 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import batchloom._native as _native
 import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.chunked import join_chunks
 from batchloom.arrays.field import share
-from batchloom.arrays.frameworks import framework_of
+from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.timeline import TimedRows
 from batchloom.errors import ArgumentError, DataError, many
@@ -19,15 +20,15 @@ Array = numpy.ndarray[Any, Any]
 
 def read_steps(label: str, data: Any) -> tuple[Any, Array]:
     """Return an array of the steps of all series, and the offsets of the series in it."""
-    if is_variable(data):
+    if is_variable(data) and not (is_arrow(data) and _native.are_rows(data)):
         return _read_lists(label, data)
     data = join_chunks(frames.as_array(label, data))
-    if framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
-        data = numpy.from_dlpack(data)
-    if not data.shape:
+    tensor = share(data, label)  # An array that cannot be shared is refused under this label.
+    if not tensor.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
-    share(data, label)  # An array that cannot be shared is refused under this label.
-    return data, offsets_of_one(len(data))
+    if not hasattr(data, "shape"):
+        load(framework_of(label, data)).require(tensor.dtype, label)
+    return data, offsets_of_one(len(tensor))
 
 
 def _read_lists(label: str, data: Any) -> tuple[Any, Array]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy
 from batchloom.arrays import frames, zones
+from batchloom.arrays.inputs import read_plain
 from batchloom.dataset.windows.filling import Fill, Gaps, fill_gaps
 from batchloom.dataset.windows.frequency import TimeGrid, grid
 from batchloom.errors import ArgumentError, DataError, many
@@ -193,7 +194,7 @@ def _read_times(time: Any, offsets: Array, read: Callable[[Any], Array] = frames
             raise DataError(f"time has series of lengths {lengths}; expected {numpy.diff(offsets).tolist()}")
         times = numpy.concatenate([read(part) for part in time])
     elif isinstance(time, tuple) and len(time) == 2:
-        if not numpy.array_equal(numpy.asarray(time[1]), offsets):
+        if not numpy.array_equal(read_plain("time", time[1], "offsets"), offsets):
             raise DataError("time and series have different offsets; expected the same offsets for both")
         times = read(time[0])
     else:

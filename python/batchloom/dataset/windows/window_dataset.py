@@ -44,11 +44,12 @@ class WindowDataset(Dataset[Form], WindowAttributes):
     Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
     series of ``T`` steps makes ``(T - input_len - gap - horizon) // stride + 1`` windows.
 
-    A series is an array ``[time, features]`` or ``[time]``: NumPy, a memory map, torch or JAX on the CPU, or an Arrow
-    column. Several series are a list of such arrays, ``(values, offsets)``, where series ``k`` is
-    ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists. Or they are a frame (pandas, polars, pyarrow, or
-    a dict of columns), in which ``id`` tells series apart, ``time`` grows within each, and all other columns are
-    features. Lists and frames are copied once; all other data is borrowed, never copied.
+    A series is an array ``[time, features]`` or ``[time]``: NumPy, a memory map, torch or JAX on the CPU, an Arrow
+    column, whose lists of one size are rows, or anything else that :class:`batchloom.TensorDataset` takes as an array.
+    Several series are a list of such arrays, ``(values, offsets)``, where series ``k`` is
+    ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists of any length. Or they are a frame (pandas,
+    polars, pyarrow, or a dict of columns), in which ``id`` tells series apart, ``time`` grows within each, and all
+    other columns are features. Lists and frames are copied once; all other data is borrowed, never copied.
 
     A batch is a tuple:
 

@@ -411,7 +411,7 @@ def test_bad_input():
     with refused(bl.DataError, "action", "30", "40"):
         make({"state": series, "action": numpy.arange(30)}, offsets={"state": [0], "action": [0]})
     with refused(bl.DataError, "static", "list"):
-        make(two, 8, static=[1.0, 2.0])
+        make(two, 8, static=[object(), object()])
     with refused(bl.DataError, "series 0", "40 steps", "50 (state)"):
         make({"state": series}, offsets={"state": range(51)}, short="error")
     with refused(bl.RangeError, "series 0", "-1"):

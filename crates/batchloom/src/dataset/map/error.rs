@@ -19,7 +19,8 @@ causes! {
         /// Chunks are read once, in the order of a plan.
         #[error(
             "sample {sample} is selected after sample {before}, and samples are read in chunks; expected each sample once, \
-             in the order in which they are stored: sort the numbers"
+             in the order in which they are stored: sort the numbers, or select from mapped files, as `batchloom convert \
+             FILES --out FOLDER --to arrow` writes them"
         )]
         ChunkOrder { sample: u64, before: u64 } is Argument,
         #[error(
