@@ -9,17 +9,21 @@ Promises:
   which attention costs as much as all else by this fit.
 - ``fit``: the share of the variance of the time of 200 packs that the fit explains, from packs of many short samples to
   packs of one long one. ``explained`` is by the cost of ``calibrate`` up to its unit, as plans use it: one factor is
-  fitted. ``in_seconds`` fits nothing. ``by_these_packs`` fits the coefficients to the packs themselves, and
+  fitted. ``in_seconds`` fits nothing. ``repeats`` is the share that the times of every other round explain of those of
+  the rounds between: the noise. ``by_these_packs`` fits the coefficients to the packs themselves, and
   ``by_tokens`` a line in their tokens.
 - ``epochs``: every batch of every rank runs. The time of a step is the largest of its ranks, and the time of an epoch
   the sum over steps. Sets are 1K to 16K in packs of 16 384 tokens, and uniform to 4096 in packs of 8192, where balance
   has little to gain.
+- Memory that is freed is kept, as devices keep it: glibc returns each tensor of 32 MiB or more to the system, and a
+  step would fault in its pages again, which is a cost of no model.
 - The time of a pack is the least over rounds, in seconds of the processor: other processes only add to it. Rounds go
   through all packs in turn. A pack that both plans hold is one pack.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -32,13 +36,13 @@ from bench.balance.lengths import draw_lengths
 from bench.harness.claims import Claim, stated
 from bench.harness.measure import progress
 
-WIDTH, HIDDEN, LAYERS, HEADS = 64, 1280, 1, 1
+WIDTH, HIDDEN, LAYERS, HEADS = 64, 1792, 1, 1
 RANKS, STEPS = 8, 7
 PACKS, PACK = 200, 8192
-# The shapes that are timed for the fit: (samples, length).
+# The shapes that are timed for the fit, (samples, length): about as many tokens as packs have.
 SHAPES = [
     (tokens // length, length)
-    for tokens in (1024, 4096, 8192)
+    for tokens in (4096, 8192)
     for length in (64, 256, 1024, 2048, 4096, 8192)
     if length <= tokens
 ]
@@ -48,6 +52,15 @@ CROSSOVER = (4096, 16_384)
 FIT = 0.97
 
 Pack = tuple[int, ...]
+
+# The parameters of glibc's mallopt: the most allocations that are mapped, and the free memory that is given back.
+MMAP_MAX, TRIM_THRESHOLD = -4, -1
+
+
+def keep_freed_memory() -> bool:
+    """Keep memory that is freed in this process; return False where the C library is another one."""
+    options = getattr(ctypes.CDLL(None), "mallopt", None)
+    return options is not None and bool(options(MMAP_MAX, 0)) and bool(options(TRIM_THRESHOLD, 2**31 - 1))
 
 
 class Layer(torch.nn.Module):
@@ -81,8 +94,8 @@ class Model:
             x = layer(x, lengths)
         x.square().mean().backward()
 
-    def time_packs(self, packs: Iterable[Pack], rounds: int, title: str) -> dict[Pack, float]:
-        """Return the seconds of each pack: the least over rounds."""
+    def time_rounds(self, packs: Iterable[Pack], rounds: int, title: str) -> dict[Pack, list[float]]:
+        """Return the seconds of each pack in every round."""
         seconds: dict[Pack, list[float]] = {pack: [] for pack in packs}
         self.step(next(iter(seconds)))
         for number in range(rounds):
@@ -91,7 +104,11 @@ class Model:
                 start = time.process_time()
                 self.step(pack)
                 times.append(time.process_time() - start)
-        return {pack: min(times) for pack, times in seconds.items()}
+        return seconds
+
+    def time_packs(self, packs: Iterable[Pack], rounds: int, title: str) -> dict[Pack, float]:
+        """Return the seconds of each pack: the least over rounds."""
+        return {pack: min(times) for pack, times in self.time_rounds(packs, rounds, title).items()}
 
 
 def draw_packs(count: int) -> list[Pack]:
@@ -114,8 +131,10 @@ def explained(predicted: Any, measured: Any) -> float:
 
 def measure_fit(model: Model, cost: bl.CostModel, rounds: int, scale: float) -> dict[str, Any]:
     """Compare the fitted cost of packs with their time."""
-    timed = model.time_packs(draw_packs(max(round(PACKS * scale), 2)), rounds, "packs for the fit")
-    measured = numpy.array(list(timed.values()))
+    timed = model.time_rounds(draw_packs(max(round(PACKS * scale), 2)), rounds, "packs for the fit")
+    times = numpy.array(list(timed.values()))
+    measured = times.min(1)
+    halves = times[:, ::2].min(1), times[:, 1::2].min(1) if rounds > 1 else times[:, 0]
     tokens = numpy.array([float(sum(pack)) for pack in timed])
     squares = numpy.array([float(sum(length**2 for length in pack)) for pack in timed])
     predicted = cost.fixed + cost.per_token * tokens + cost.per_pair * squares
@@ -123,6 +142,7 @@ def measure_fit(model: Model, cost: bl.CostModel, rounds: int, scale: float) -> 
     terms = numpy.stack([numpy.ones(len(tokens)), tokens, squares], 1)
     return {
         "packs": len(timed),
+        "repeats": float(numpy.corrcoef(*halves)[0, 1] ** 2),
         "explained": explained(unit * predicted, measured),
         "in_seconds": explained(predicted, measured),
         "by_these_packs": explained(terms @ numpy.linalg.lstsq(terms, measured)[0], measured),
@@ -168,6 +188,7 @@ def measure_epoch(model: Model, cost: bl.CostModel, name: str, rounds: int, scal
 def measure_epochs(rounds: int, scale: float) -> dict[str, Any]:
     """Calibrate, look at the fit, and run epochs."""
     torch.set_num_threads(1)
+    keeps = keep_freed_memory()
     model = Model()
     progress("calibration")
     cost = bl.calibrate(lambda samples, length: model.step([length] * samples), SHAPES)
@@ -194,7 +215,7 @@ def measure_epochs(rounds: int, scale: float) -> dict[str, Any]:
     coefficients = {name: getattr(cost, name) for name in ("fixed", "per_token", "per_pair")}
     return {
         "part": "epochs",
-        "model": {**shape, "cost": coefficients, "crossover": crossover},
+        "model": {**shape, "cost": coefficients, "crossover": crossover, "keeps_freed_memory": keeps},
         "fit": fit,
         "epochs": rows,
         "claims": stated(claims),

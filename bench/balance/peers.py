@@ -1,6 +1,7 @@
-"""The planners of verl and TRL as their wheels have them, brought to one form. No code of theirs is here.
+"""The planners of verl, TRL, slime and UniRL as they are, brought to one form. No code of theirs is here.
 
-``pip install --no-deps verl==0.9.1 trl==1.16.0`` is enough, in any folder on the path. Empty modules stand for packages
+``pip install --no-deps verl==0.9.1 trl==1.16.0`` is enough, in any folder on the path. slime and UniRL are no packages
+of an index: ``BENCH_PEERS`` names a folder with checkouts ``slime`` and ``UniRL``. Empty modules stand for packages
 that the planners import and do not use. A planner returns the slot of each sample, ``micro_batch * world + rank``, and
 the number of micro-batches of a rank.
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 import ast
 import importlib.util
 import logging
+import os
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy
 import torch
@@ -31,26 +34,25 @@ def find_package(name: str) -> Path | None:
     return None if spec is None or not spec.submodule_search_locations else Path(spec.submodule_search_locations[0])
 
 
+def find_checkout(name: str) -> Path | None:
+    """Return the folder of a checkout in ``BENCH_PEERS``; ``None`` where there is none."""
+    folder = Path(os.environ.get("BENCH_PEERS", "")) / name
+    return folder if "BENCH_PEERS" in os.environ and folder.is_dir() else None
+
+
 @contextmanager
-def _stand_ins() -> Iterator[None]:
-    """Put empty modules in the place of what verl's planner imports and does not use."""
-    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "verl"}
-    parts: dict[str, dict[str, Any]] = {
-        "verl": {},
-        "verl.utils": {},
-        "verl.protocol": {"DataProto": object},
-        "verl.utils.tensordict_utils": {"index_select_tensor_dict": lambda batch, partition: partition},
-        "verl.utils.device": {"get_device_name": lambda: "cpu"},
-    }
+def _stand_ins(parts: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Put modules with these attributes in the place of what a planner imports; packages have a ``__path__``."""
+    package = next(iter(parts)).partition(".")[0]
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == package}
     for name, attributes in parts.items():
         module = types.ModuleType(name)
-        vars(module).update(attributes, __path__=[])
+        vars(module).update({"__path__": []} | attributes)
         sys.modules[name] = module
-    vars(sys.modules["verl.utils"])["tensordict_utils"] = sys.modules["verl.utils.tensordict_utils"]
     try:
         yield
     finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == "verl"]:
+        for name in [name for name in sys.modules if name.partition(".")[0] == package]:
             del sys.modules[name]
         sys.modules.update(before)
 
@@ -60,13 +62,62 @@ def load_verl() -> Any:
     folder = find_package("verl")
     if folder is None:
         return None
-    with _stand_ins():
+    tensors = types.SimpleNamespace(index_select_tensor_dict=lambda batch, partition: partition)
+    parts: dict[str, dict[str, Any]] = {
+        "verl": {},
+        "verl.utils": {"tensordict_utils": tensors},
+        "verl.protocol": {"DataProto": object},
+        "verl.utils.tensordict_utils": vars(tensors),
+        "verl.utils.device": {"get_device_name": lambda: "cpu"},
+    }
+    with _stand_ins(parts):
         spec = importlib.util.spec_from_file_location("verl_planner", folder / "utils" / "seqlen_balancing.py")
         if spec is None or spec.loader is None:
             return None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return module
+
+
+def load_slime() -> Any:
+    """Return ``slime.utils.dp_schedule`` of a checkout; ``None`` where there is none."""
+    folder = find_checkout("slime")
+    if folder is None:
+        return None
+    with _stand_ins({"slime": {}, "slime.utils": {"__path__": [str(folder / "slime" / "utils")]}}):
+        return importlib.import_module("slime.utils.dp_schedule")
+
+
+def load_unirl() -> Any:
+    """Return UniRL's ``TokenBudgetPlanner`` of a checkout, with ``planner/packed.py`` or before; ``None`` without one.
+
+    The classes that the planner names in annotations alone are empty here.
+    """
+    folder = find_checkout("UniRL")
+    if folder is None:
+        return None
+    stack = folder / "unirl" / "train" / "stack"
+    names = ("StageAlgorithm", "RolloutTrack", "Part", "AlgorithmStepResult", "FSDPBackend", "Remote")
+    empty: dict[str, Any] = {
+        **dict.fromkeys(names, object),
+        "Dispatch": Mock(),
+        "distributed": lambda **_: lambda function: function,
+        "_move_value": None,
+        "aggregate_numeric_metrics": None,
+    }
+    used = (
+        "algorithms", "algorithms.base", "distributed", "distributed.group", "distributed.group.dispatch",
+        "distributed.group.remote", "distributed.tensor", "distributed.tensor.batch", "train.backend",
+        "train.backend.fsdp", "types", "types.rollout_resp", "types.sample", "utils", "utils.misc",
+    )  # fmt: skip
+    parts: dict[str, dict[str, Any]] = {"unirl": {}, "unirl.train": {"__path__": [str(stack.parent)]}}
+    parts |= {f"unirl.{name}": empty for name in used}
+    if stack.is_dir():
+        parts |= {"unirl.train.stack": {"__path__": [str(stack)]}}
+        parts |= {"unirl.train.stack.planner": {"__path__": [str(stack / "planner")]}}
+    module = "unirl.train.stack.planner.packed" if stack.is_dir() else "unirl.train.stack"
+    with _stand_ins(parts):
+        return importlib.import_module(module).TokenBudgetPlanner
 
 
 def load_trl() -> Any:

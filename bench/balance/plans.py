@@ -10,6 +10,9 @@ Four seeded sets of lengths: lognormal (mean 500, packs of 8192), 1K to 16K (a p
   samples. Shares are recounted from the samples of every step, for one setting of each set, and have to agree with
   ``stats()``. Steps that lack batches are dropped. ``bound`` is a lower bound for any packs of these samples: those
   above half a pack are alone in theirs.
+- ``updates``: the same for updates of 8 steps of 64 ranks that hold random packs, where ranks wait at each step or once
+  an update: as packs come, with ``balance_within="update"`` and with ``"update_sum"``. The last update, which lacks
+  steps, is left out. ``step_spread`` is of updates, and ``packs`` of each pack alone: what random updates have.
 - ``planning``: seconds to plan an epoch of 10 million lengths, balanced and as batches come, one after the other in
   each round.
 - Shares are counts, not times: they are the same on every machine.
@@ -36,7 +39,13 @@ BOUNDS = {MANY: {8: 0.001, 64: 0.005, 512: 0.006}, FEW: {8: 0.003, 64: 0.02}}
 LONG_TAIL = {(MANY, 512): 0.03}
 SPREADS = {"lognormal": 3, "1K to 16K": 30, "128K tail": 5, "uniform": 1.5}
 FILL = 0.002
+ACCUMULATE = 8
+# The longest that ranks may wait at each step of an update, and once an update.
+AT_EACH_STEP = {"lognormal": 0.07, "1K to 16K": 0.06, "128K tail": 0.17, "uniform": 0.02}
+ONCE_AN_UPDATE = {"lognormal": 0.06, "1K to 16K": 0.01, "128K tail": 0.06, "uniform": 0.005}
+UPDATE_SPREAD = 1.3
 SECONDS = {"lognormal": 1.0, "128K tail": 1.0, "1K to 16K": 1.5, "uniform": 1.5}
+Costs = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 Lengths = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
@@ -132,6 +141,53 @@ def claims_of(rows: list[dict[str, Any]], samples: int) -> list[Claim]:
     return claims
 
 
+def update_costs(plan: bl.Plan, lengths: Lengths) -> Costs:
+    """Return the costs of whole updates from the samples of their batches: update, step, rank."""
+    each = lengths + lengths.astype(float) ** 2 / EQUAL_AT
+    whole = [update.steps for update in map(plan.update, range(plan.updates)) if len(update.steps) == ACCUMULATE]
+    rows = [[[each[batch].sum() for batch in plan.step(step).batches] for step in steps] for steps in whole]
+    return numpy.array(rows)
+
+
+def waits_of(costs: Costs) -> dict[str, float]:
+    """Return the shares of time that ranks wait at each step, and once an update."""
+    at_each, once = costs.max(2).sum(), costs.sum(1).max(1).sum()
+    busy = costs.mean(2).sum()
+    return {"at_each_step": float(1 - busy / at_each), "once_an_update": float(1 - busy / once)}
+
+
+def spread_of_packs(plan: bl.Plan, lengths: Lengths) -> float:
+    """Return the spread of packs, each by itself."""
+    logs = numpy.log(lengths)
+    mean, variance = logs.mean(), logs.var()
+    packs = [logs[batch] for step in range(len(plan)) for batch in plan.step(step).batches]
+    return float(numpy.mean([len(pack) * (pack.mean() - mean) ** 2 for pack in packs]) / variance)
+
+
+def measure_updates(name: str, scale: float) -> tuple[dict[str, Any], list[Claim]]:
+    """Count how long ranks wait in updates of random packs."""
+    lengths, pack = draw(name, round(MANY * scale))
+    ranks = RANKS[1]
+    within = {way: {"balance": COST, "balance_within": way} for way in ("update", "update_sum")}
+    plans = {
+        way: plan_of(lengths, pack, ranks, accumulate=ACCUMULATE, **options)
+        for way, options in {"as_they_come": {}, **within}.items()
+    }
+    waits = {way: waits_of(update_costs(plan, lengths)) for way, plan in plans.items()}
+    spread, packs = plans["update"].stats()["step_spread"], spread_of_packs(plans["update"], lengths)
+    for way, row in waits.items():
+        print(f"{name}, updates of {ACCUMULATE} steps, {ranks} ranks, {way}: {row}", flush=True)
+    print(f"{name}: spread of updates {spread:.2f}, of packs {packs:.2f}", flush=True)
+    at_each, once = waits["update"]["at_each_step"], waits["update_sum"]["once_an_update"]
+    claims = [
+        Claim(f"{name}, update: waiting at each step", at_each, "<=", AT_EACH_STEP[name]),
+        Claim(f"{name}, update_sum: waiting once an update", once, "<=", ONCE_AN_UPDATE[name]),
+        Claim(f"{name}, update: spread of updates", spread, "<=", max(UPDATE_SPREAD, packs)),
+    ]
+    row = {"set": name, "samples": len(lengths), "ranks": ranks, "steps": ACCUMULATE, **waits}
+    return row | {"step_spread": spread, "packs": packs}, claims
+
+
 def planned(lengths: Lengths, pack: int, **options: Any) -> Callable[[], float]:
     """Return a function that plans an epoch and returns the seconds."""
 
@@ -161,14 +217,24 @@ def measure_planning(name: str, rounds: int, scale: float) -> tuple[dict[str, An
 
 def measure(rounds: int, scale: float) -> dict[str, Any]:
     """Measure all sets."""
-    waiting, planning, claims = [], [], []
+    waiting, updates, planning, claims = [], [], [], []
     for samples in (MANY, FEW):
         for name in SPREADS:
             rows = measure_waiting(name, samples, scale)
             waiting += rows
             claims += claims_of(rows, samples)
     for name in SPREADS:
+        counted, claimed = measure_updates(name, scale)
+        updates.append(counted)
+        claims += claimed
+    for name in SPREADS:
         timed, claimed = measure_planning(name, rounds, scale)
         planning.append(timed)
         claims += claimed
-    return {"part": "plans", "waiting": waiting, "planning": planning, "claims": stated(claims)}
+    return {
+        "part": "plans",
+        "waiting": waiting,
+        "updates": updates,
+        "planning": planning,
+        "claims": stated(claims),
+    }

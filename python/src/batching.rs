@@ -88,10 +88,13 @@ pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(
     Ok(((fit.model.fixed(), fit.model.per_token(), fit.model.per_pair()), fit.error, fit.worst))
 }
 
-/// The median of the seconds that several runs took; `timed` runs once and returns them.
+/// The least seconds that several runs of each shape took, samples and length; `timed` runs one once and returns them.
 #[pyfunction]
-pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> PyResult<f64> {
-    Measurement::of(samples, length, || timed.call0()?.extract()).map(|measurement| measurement.seconds)
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a sequence of Python")]
+pub(crate) fn measure(shapes: Vec<(u64, u64)>, timed: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    let measured =
+        Measurement::of_shapes(&shapes, |samples, length| timed.call1((samples, length))?.extract());
+    Ok(measured?.into_iter().map(|measurement| measurement.seconds).collect())
 }
 
 /// The shapes that are measured by default.

@@ -154,12 +154,12 @@ proptest! {
     /// Each batch comes once in any chain of worlds within an epoch of several windows, and packs keep their budget.
     // law: L4, L5, L6
     #[test]
-    fn balanced_batches_come_once_in_any_chain_of_worlds(sizes in prop::collection::vec(0_u32..50, 200..500), rule in small_pools(), model in cost(), chain in prop::collection::vec((1_u32..6, 0_u64..40), 0..5), last in prop_oneof![1_u32..6, Just(600_u32)], accumulate in 1_u64..5, seed in any::<u64>()) {
+    fn balanced_batches_come_once_in_any_chain_of_worlds(sizes in prop::collection::vec(0_u32..50, 200..500), rule in small_pools(), model in cost(), chain in prop::collection::vec((1_u32..6, 0_u64..40), 0..5), last in prop_oneof![1_u32..6, Just(600_u32)], accumulate in 1_u64..5, within in prop_oneof![Just(BalanceWithin::Update), Just(BalanceWithin::UpdateSum)], seed in any::<u64>()) {
         let build = |world_size: u32| {
             let plan = planned(&sizes, world_size, seed).rule(rule.clone()).balance(true).cost(model);
             match accumulate {
                 1 => plan.build().unwrap(),
-                _ => plan.accumulate(accumulate).balance_within(BalanceWithin::Update).build().unwrap(),
+                _ => plan.accumulate(accumulate).balance_within(within).build().unwrap(),
             }
         };
         let mut whole: Vec<Vec<u64>> = seen(&build(1)).into_iter().flatten().map(|parts| parts.samples).collect();

@@ -134,24 +134,38 @@ fn cost_of_a_wrong_measurement_is_refused() {
 }
 
 #[test]
-fn cost_is_calibrated_by_the_median_of_several_runs() {
-    // The first run warms up, and one of five is disturbed.
-    let times = [9.0, 1.0, 1.0, 50.0, 1.0, 1.0];
+fn cost_is_calibrated_by_the_least_of_several_runs() {
+    // The first run warms up, and two of five are disturbed.
+    let times = [0.1, 1.0, 50.0, 1.1, 2.0, 1.0];
     let mut calls = 0;
-    let several = Measurement::of(2, 8, || {
+    let several = Measurement::of_shapes(&[(2, 8)], |_, _| {
         calls += 1;
         Ok::<_, Error>(times[(calls - 1) % times.len()] * 0.05)
     });
-    assert_eq!(several.map(|median| (median.samples, median.length, median.seconds)), Ok((2, 8, 0.05)));
-    assert_eq!(calls, 4, "a warm-up and three runs take longer than needed");
+    assert_eq!(several, Ok(vec![Measurement { samples: 2, length: 8, seconds: 0.05 }]));
+    assert_eq!(calls, 6, "a warm-up and five runs take longer than needed");
     let mut calls = 0;
-    let short = Measurement::of(1, 1, || {
+    let short = Measurement::of_shapes(&[(1, 1)], |_, _| {
         calls += 1;
         Ok::<_, Error>(0.0)
     });
-    assert!(short.is_ok_and(|measurement| measurement.seconds > 0.0));
+    assert!(short.is_ok_and(|measured| measured[0].seconds > 0.0));
     assert_eq!(calls, 21);
-    assert_eq!(Measurement::of(1, 1, || Err("no memory")), Err("no memory"));
+    assert_eq!(Measurement::of_shapes(&[(1, 1)], |_, _| Err("no memory")), Err("no memory"));
+}
+
+#[test]
+fn cost_is_calibrated_by_shapes_that_take_turns() {
+    let (shapes, mut ran) = ([(1, 8), (4, 8), (1, 64)], Vec::new());
+    let seconds = |samples: u64| if samples == 4 { 1.0 } else { 0.02 };
+    let measured = Measurement::of_shapes(&shapes, |samples, length| {
+        ran.push((samples, length));
+        Ok::<_, Error>(seconds(samples))
+    });
+    assert!(measured.is_ok_and(|all| all.iter().all(|one| one.seconds == seconds(one.samples))));
+    assert!(ran.chunks(3).take(6).all(|turn| turn == shapes), "{ran:?}");
+    assert!(ran[18..].iter().all(|&(samples, _)| samples == 1), "four more turns of what is short: {ran:?}");
+    assert_eq!(ran.len(), 33 - 5);
 }
 
 #[test]
@@ -159,7 +173,7 @@ fn cost_of_a_step_is_timed_on_every_shape() {
     let mut shapes = Vec::new();
     let fit = CostModel::calibrate(CostModel::shapes(), |samples, length| shapes.push((samples, length)));
     assert!(fit.is_ok());
-    shapes.dedup();
+    shapes.truncate(CostModel::shapes().len());
     assert_eq!(shapes, CostModel::shapes());
     let alike = CostModel::calibrate([(1, 8), (4, 8), (16, 8)], |_, _| panic!("a step ran"));
     refused(alike, Kind::Argument, &["[(1, 8), (4, 8), (16, 8)]", "do not tell the coefficients apart"]);

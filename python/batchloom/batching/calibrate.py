@@ -28,13 +28,15 @@ def calibrate(
         rule = bl.CostOptimal(bl.calibrate(step))
 
     The coefficients have the least squares of the relative errors, and are at least 0. Print ``model.fit`` to see the
-    errors.
+    errors. Shapes take turns, and the least time of each counts: at least 5 runs after one that warms up, more of short
+    ones.
 
     Args:
         step: Runs the model, forward or a whole training step, on a batch of ``samples`` samples of
             ``length`` elements.
         shapes: (samples, length) of the batches; at least 3, differing in both. ``None`` for a spread up to 16 384
-            elements. Choose shapes near those of your batches: a model is accurate near its measurements.
+            elements. Choose shapes near those of your batches: a model is accurate near its measurements. For packs,
+            take as many elements as a pack has, in many short samples to one long one.
         device: The torch device that ``step`` works on, so that the clock waits for it; ``None`` for the CPU.
 
     Returns:
@@ -49,8 +51,7 @@ def calibrate(
     if not callable(step):
         raise ArgumentError(f"step is {step!r}; expected a function of (samples, length)")
     tried = _shapes(_native.calibration_shapes() if shapes is None else shapes)
-    wait = _wait(device)
-    seconds = tuple(_seconds(step, samples, length, wait) for samples, length in tried)
+    seconds = tuple(_native.measure(tried, _timed(step, _wait(device))))
     (fixed, per_token, per_pair), error, worst = _native.fit_cost(tried, seconds)
     plain = CostModel(fixed, per_token, per_pair)
     predicted = tuple(plain.cost(samples, length) for samples, length in tried)
@@ -90,13 +91,13 @@ def _wait(device: Any) -> Callable[[], None]:
     return lambda: torch.accelerator.synchronize(known)
 
 
-def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:
-    """Return the median of the times of several runs, after a first run that warms up and does not count."""
+def _timed(step: Callable[[int, int], Any], wait: Callable[[], None]) -> Callable[[int, int], float]:
+    """Return a function that runs ``step`` once and returns the seconds."""
 
-    def time_step() -> float:
+    def time_step(samples: int, length: int) -> float:
         start = time.perf_counter()
         step(samples, length)
         wait()
         return time.perf_counter() - start
 
-    return _native.measure(samples, length, time_step)
+    return time_step

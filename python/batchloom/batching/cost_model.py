@@ -23,7 +23,7 @@ class Fit:
 
     Attributes:
         shapes: The shapes that were run: (samples, length).
-        seconds: The time of each shape: the median of its runs.
+        seconds: The time of each shape: the least of its runs.
         predicted: The time of each shape by the model.
         error: The median of the relative errors.
         worst: The largest relative error.

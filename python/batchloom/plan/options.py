@@ -33,8 +33,8 @@ from batchloom.samples.chunks import PerChunk, check_chunks
 from batchloom.samples.distinct_by import DistinctBy
 from batchloom.samples.draws import MOST, describe_draws, draws_of, grouping_of
 
-BalanceWithin = Literal["window", "update"]
-BALANCE_WITHIN = ("window", "update")
+BalanceWithin = Literal["window", "update", "update_sum"]
+BALANCE_WITHIN = ("window", "update", "update_sum")
 
 
 class OrderKeywords(TypedDict, total=False):
@@ -194,7 +194,8 @@ class PlanOptions:
             ``plan.update`` counts the samples and the labels of one.
         balance_within: The batches among which ``balance`` chooses those of a step. ``"window"`` takes the batches of a
             window of pools, so that ranks wait least, and steps follow length more or less. ``"update"`` takes the
-            batches of an update of ``accumulate`` steps, which are random.
+            batches of an update of ``accumulate`` steps, which are random, so that ranks wait little at each step.
+            ``"update_sum"`` evens the sums of the ranks over an update, for ranks that wait once an update.
     """
 
     shuffle: Shuffle = False

@@ -87,7 +87,8 @@ class Update:
         tokens: Elements over all steps and ranks, without padding.
         cost: The sum of the costs of all batches, by the model that ``plan.update`` is given, or of ``balance``;
             elements without one.
-        imbalance: The share of the time of all ranks that is spent waiting at each step of the update.
+        imbalance: The share of the time of all ranks that is spent waiting at each step of the update, or once at its
+            end with ``balance_within="update_sum"``.
     """
 
     index: int
@@ -337,11 +338,13 @@ class Plan:
         - elements of the ``largest`` batch;
         - ``imbalance``, the share of the time of all ranks that is spent waiting for the costliest batch of a step:
           ``1 - busy / (world_size * longest)``, with the sum of the costs of all batches, and the sum over steps of the
-          largest cost; ``imbalance_cost``, the cost that is counted: ``"tokens"``, which leaves out attention, or the
+          largest cost, or over updates of the largest cost of a rank with ``balance_within="update_sum"``;
+          ``imbalance_cost``, the cost that is counted: ``"tokens"``, which leaves out attention, or the
           coefficients of a cost model;
         - ``step_spread``, the distance of the composition of steps from random: the variance of the mean logarithm of
           the sizes at a step, over the variance that steps of random samples have. About 1 if steps hold random
-          samples, more if steps follow length (``None`` if all sizes are equal);
+          samples, more if steps follow length (``None`` if all sizes are equal). Updates are counted in place of steps
+          where ``balance_within`` is ``"update"`` or ``"update_sum"``;
         - ``mates_kept``, the share of the pairs of samples which share a batch that share one in the next epoch too:
           about what a pool holds of the samples, and 1 without ``shuffle``. (Where samples have no sizes, of 64
           neighbours in each of 1024 batches; ``None`` if batches hold one sample each.);

@@ -146,6 +146,14 @@ def test_a_hiccup_now_and_then_does_not_count(turned):
     assert coefficients(model) == pytest.approx((1e-3, 2e-6, 3e-9), rel=1e-6)
 
 
+def test_a_machine_that_is_slow_for_a_while_does_not_count(turned):
+    clock = turned(by(1e-3, 2e-6, 3e-9))
+    usual = clock.cost
+    clock.cost = lambda *shape: usual(*shape) * (1 + len(clock.calls) // 12 % 3)
+    model = bl.calibrate(clock.step, shapes=SHAPES)
+    assert coefficients(model) == pytest.approx((1e-3, 2e-6, 3e-9), rel=1e-6)
+
+
 def test_the_first_run_of_a_shape_warms_up(turned):
     seen = set()
 
@@ -159,12 +167,15 @@ def test_the_first_run_of_a_shape_warms_up(turned):
 
 
 def test_how_often_a_step_is_run(turned):
-    for seconds, least, most in ((1e-6, 4, 30), (10.0, 4, 4)):
+    for seconds, least, most in ((1e-6, 6, 30), (10.0, 6, 6)):
         clock = turned(lambda samples, length, seconds=seconds: seconds)
         bl.calibrate(clock.step, shapes=SHAPES)
         counts = {shape: clock.calls.count(shape) for shape in SHAPES}
         assert all(least <= count <= most for count in counts.values())
         assert all(type(number) is int for shape in clock.calls for number in shape)
+        # Shapes take turns, so a machine that is slower for a while is so for all of them.
+        turns = [clock.calls[start : start + len(SHAPES)] for start in range(0, 6 * len(SHAPES), len(SHAPES))]
+        assert turns == [SHAPES] * 6
 
 
 def test_default_shapes_are_a_spread_of_some_size(turned):

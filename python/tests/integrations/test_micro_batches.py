@@ -1,7 +1,7 @@
-"""The adapters of the guide, as they stand there, beside the functions of verl and TRL that they replace.
+"""The adapters of the guide, as they stand there, beside the functions of others that they replace.
 
 A peer that is not installed is skipped: ``pip install --no-deps verl==0.9.1 trl==1.16.0`` is enough, as the planners
-are read from the wheels.
+are read from the wheels. ``BENCH_PEERS`` names a folder with checkouts of slime and UniRL.
 """
 
 import itertools
@@ -53,6 +53,22 @@ def trl():
     found = peers.load_trl()
     if found is None:
         pytest.skip("trl is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def slime():
+    found = peers.load_slime()
+    if found is None:
+        pytest.skip("no checkout of slime")
+    return found
+
+
+@pytest.fixture(scope="module")
+def unirl():
+    found = peers.load_unirl()
+    if found is None:
+        pytest.skip("no checkout of UniRL")
     return found
 
 
@@ -132,25 +148,120 @@ def test_rows_of_a_stream_fill_ranks_and_are_no_more_than_those_of_trl(trl, leng
     assert len(ours) <= len(theirs) + 2
 
 
-@few
-@given(lengths=rollouts, ranks=st.integers(1, 4), stages=st.integers(1, 3))
-def test_a_schedule_of_slime_has_every_sample_on_one_rank(lengths, ranks, stages):
-    lengths = lengths * ranks * stages
-    partitions, indices, count = guide.schedule(lengths, ranks, 4000, stages)
-    assert sorted(set(flat(partitions))) == list(range(len(lengths)))
-    assert count % stages == 0
-    assert all(len(of_rank) == count for of_rank in indices)
+SHAPE = {"hidden_size": 64, "num_attention_heads": 4, "num_query_groups": 2, "vocab_size": 1000, "kv_channels": 16}
+SLIME = types.SimpleNamespace(
+    **SHAPE, ffn_hidden_size=256, num_experts=None, num_layers=2, use_dynamic_batch_size=True,
+    max_tokens_per_gpu=4000, balance_data=True, balance_by_flops=False,
+)  # fmt: skip
+
+
+def parallel(ranks, stages):
+    sizes = {"dp_size": ranks, "cp_size": 1, "vpp_size": min(stages, 2)}
+    return sizes | {"microbatch_group_size_per_vp_stage": stages}
+
+
+def check_schedule(schedule, lengths, kept, stages):
+    """The invariants that slime documents: every kept sample on one rank, equal counts, the cap."""
+    partitions, indices, counts, _ = schedule
+    assert sorted(flat(partitions)) == kept
+    assert all(count % stages == 0 for count in counts)
+    assert all(len(of_rank) == sum(counts) for of_rank in indices)
     for partition, of_rank in zip(partitions, indices, strict=True):
         assert flat(of_rank) == list(range(len(partition)))
         for places in of_rank:
-            assert len(places) == 1 or sum(lengths[partition[place]] for place in places) <= 4000
+            assert len(places) == 1 or sum(lengths[partition[place]] for place in places) <= SLIME.max_tokens_per_gpu
+
+
+schedules = given(
+    lengths=rollouts, ranks=st.integers(1, 4), stages=st.integers(1, 3), each=st.integers(1, 3), steps=st.integers(1, 2)
+)
+
+
+def rollouts_of_slime(lengths, ranks, stages, each, steps):
+    """Lengths of samples, the rollout of each, and the rollouts of a step; some rollouts are too many."""
+    lengths = lengths * ranks * stages * steps
+    owners = [7 * (sample // each) for sample in range(len(lengths))]
+    return lengths, owners, max(len(set(owners)) // steps, 1)
 
 
 @few
-@given(lengths=rollouts)
-def test_ranges_of_unirl_cover_an_order_of_the_samples(lengths):
-    order, ranges = guide.plan_ranges(lengths, 8192)
-    assert sorted(order) == list(range(len(lengths)))
-    assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
-    assert ranges[-1][1] == len(order)
-    assert all(sum(lengths[sample] for sample in order[start:end]) <= 8192 for start, end in ranges)
+@schedules
+def test_a_schedule_of_slime_has_every_sample_on_one_rank(lengths, ranks, stages, each, steps):
+    lengths, owners, size = rollouts_of_slime(lengths, ranks, stages, each, steps)
+    options = {"global_batch_size": size, "rollout_indices": owners}
+    try:
+        schedule = guide.build_dp_schedule(SLIME, parallel(ranks, stages), lengths, **options)
+    except AssertionError:
+        return  # fewer samples than micro-batches
+    chosen = set(list(dict.fromkeys(owners))[: len(set(owners)) // size * size])
+    check_schedule(schedule, lengths, [sample for sample, owner in enumerate(owners) if owner in chosen], stages)
+    assert schedule[3] == [size] * len(schedule[2])
+
+
+@few
+@schedules
+def test_micro_batches_are_no_more_and_no_less_even_than_those_of_slime(slime, lengths, ranks, stages, each, steps):
+    lengths, owners, size = rollouts_of_slime(lengths, ranks, stages, each, steps)
+    options = {"global_batch_size": size, "rollout_indices": owners}
+    config = parallel(ranks, stages)
+    try:
+        theirs = slime.build_dp_schedule(SLIME, config, lengths, **options)
+    except AssertionError:
+        return  # fewer samples than micro-batches
+    one, two = (slime.calculate_fwd_flops([length], SLIME) for length in (1, 2))
+    cost = bl.CostModel(per_token=one - (two - 2 * one) / 2, per_pair=(two - 2 * one) / 2)
+    ours = guide.build_dp_schedule(SLIME, config, lengths, **options, cost=cost)
+    check_schedule(theirs, lengths, sorted(flat(theirs[0])), stages)
+    check_schedule(ours, lengths, sorted(flat(theirs[0])), stages)
+    assert ours[3] == theirs[3]
+    assert all(count <= other for count, other in zip(ours[2], theirs[2], strict=True))
+    if ours[2] == theirs[2] and len(ours[2]) == 1:
+        work = [slime.calculate_fwd_flops([length], SLIME) for length in lengths]
+        most = [max(sum(work[sample] for sample in part) for part in found[0]) for found in (ours, theirs)]
+        assert most[0] <= most[1] * 1.001
+
+
+def check_ranges(order, plan, lengths, updates, budget):
+    """Each update keeps its samples, in ranges one behind the other that hold the budget."""
+    size = len(lengths) // updates
+    assert len(plan) == updates
+    for number, ranges in enumerate(plan):
+        block = range(number * size, (number + 1) * size)
+        assert sorted(order[start] for start in block) == list(block)
+        assert [start for start, _ in ranges] == [block.start, *(end for _, end in ranges[:-1])]
+        assert ranges[-1][1] == block.stop
+        for start, end in ranges:
+            assert end - start == 1 or sum(lengths[sample] for sample in order[start:end]) <= budget
+
+
+@few
+@given(lengths=rollouts, updates=st.integers(1, 3), more=st.integers(0, 2))
+def test_ranges_of_unirl_cover_an_order_of_the_samples(lengths, updates, more):
+    lengths = lengths * updates
+    agree = lambda count: min(count + more, len(lengths) // updates)  # noqa: E731
+    order, plan = guide.plan_ranges(lengths, 4000, updates, agree)
+    check_ranges(order, plan, lengths, updates, 4000)
+    counts = [len(ranges) for ranges in guide.plan_ranges(lengths, 4000, updates)[1]]
+    assert [len(ranges) for ranges in plan] == [agree(count) for count in counts]
+
+
+class Part:
+    """The samples of a rank, as UniRL's planner asks them."""
+
+    def __init__(self, lengths, order=None):
+        self.batch_size, self.order, self.conditions = len(lengths), order, {}
+        self.segment = types.SimpleNamespace(lengths=torch.tensor(lengths))
+        self.select = lambda order: Part([lengths[sample] for sample in order], order)
+
+
+@few
+@given(lengths=rollouts, updates=st.integers(1, 3), budget=st.integers(1000, 9000))
+def test_micro_batches_are_no_more_than_those_of_unirl(unirl, lengths, updates, budget):
+    lengths = lengths * updates
+    part, theirs = unirl(token_budget=budget, cost_model="sum").arrange(
+        Part(lengths), num_updates=updates, micro_batch_size=1
+    )
+    check_ranges(part.order, theirs, lengths, updates, budget)
+    order, ours = guide.plan_ranges(lengths, budget, updates)
+    check_ranges(order, ours, lengths, updates, budget)
+    assert all(len(ranges) <= len(others) for ranges, others in zip(ours, theirs, strict=True))

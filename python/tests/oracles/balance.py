@@ -24,6 +24,21 @@ def waiting(costs, world_size):
     return 1 - sum(map(sum, costs)) / longest if longest else 0.0
 
 
+def even_sums(costs, world_size):
+    """The costs of the batches of each rank, the costliest first, where ranks wait once an update."""
+    left = sorted(costs, reverse=True)
+    lacked = [len(left) // world_size + (rank < len(left) % world_size) for rank in range(world_size)]
+    of_ranks = [[] for _ in range(world_size)]
+    while left:
+        cost, *left = left
+        mean = sum(left) / len(left) if left else 0.0
+        expected = {rank: sum(of_ranks[rank]) + lacked[rank] * mean for rank in range(world_size) if lacked[rank]}
+        rank = min(expected, key=lambda rank: (expected[rank], rank))
+        of_ranks[rank].append(cost)
+        lacked[rank] -= 1
+    return of_ranks
+
+
 def spread(steps, rule, sizes):
     """The variance of the means of the logarithms of steps over its expectation, by its definition."""
     logs = [[math.log(max(batching.taken(rule, sizes[sample]), 1)) for sample in step] for step in steps]

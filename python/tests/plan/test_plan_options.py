@@ -43,7 +43,7 @@ SIZED = st.fixed_dictionaries(
     {},
     optional={
         "balance": st.booleans() | st.just(bl.CostModel(3, 2, 1)),
-        "balance_within": st.sampled_from(["window", "update"]),
+        "balance_within": st.sampled_from(["window", "update", "update_sum"]),
         "largest_first": st.booleans(),
         "pad_to": st.sampled_from(["longest", 64, [16, 64]]),
         "truncate": st.sampled_from(["error", "left", "right"]),

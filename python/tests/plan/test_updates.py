@@ -74,7 +74,11 @@ def test_updates_are_a_recount_of_steps(sizes, rule, accumulate, world_size, une
 @pytest.mark.law("L4")
 @pytest.mark.parametrize("stop", range(9))
 @pytest.mark.parametrize("after", [1, 3])
-@pytest.mark.parametrize("within", [{}, {"balance": MODEL, "balance_within": "update"}], ids=["plain", "update"])
+@pytest.mark.parametrize(
+    "within",
+    [{}, {"balance": MODEL, "balance_within": "update"}, {"balance": MODEL, "balance_within": "update_sum"}],
+    ids=["plain", "update", "update_sum"],
+)
 def test_an_update_that_a_resume_cuts_ends_with_what_is_left(stop, after, within):
     rule, options = bl.Packing(60), {"uneven": "short", "accumulate": 4, **within}
     one = run(rule, SPREAD, 2, 0, **options)
@@ -124,15 +128,68 @@ def test_batches_are_balanced_within_updates(sizes, rule, accumulate, world_size
             sums = [before + cost for before, cost in itertools.zip_longest(sums, step, fillvalue=0)]
 
 
+@settings(max_examples=settings.default.max_examples * 2)
+@given(
+    sizes=sized(samples=120),
+    rule=packings.filter(lambda rule: rule.oversize != "split"),
+    accumulate=st.integers(2, 5),
+    world_size=worlds,
+    seed=seeds,
+)
+def test_sums_of_ranks_are_even_over_updates(sizes, rule, accumulate, world_size, seed):
+    options = {"shuffle": True, "seed": seed, "uneven": "short", "balance": MODEL, "world_size": world_size}
+    within = {"accumulate": accumulate, "balance_within": "update"}
+    sums = planned(sizes, rule, **options, **within | {"balance_within": "update_sum"})
+    steps = planned(sizes, rule, **options, **within)
+    assert len({sums.fingerprint, steps.fingerprint}) == 2
+    assert sums.updates == steps.updates
+    assert sums.stats()["step_spread"] == pytest.approx(steps.stats()["step_spread"])
+    longest = total = 0.0
+    for number in range(sums.updates):
+        members = [
+            Counter(tuple(batch.tolist()) for step in plan.update(number).steps for batch in plan.step(step).batches)
+            for plan in (sums, steps)
+        ]
+        assert members[0] == members[1]
+        update = [sums.step(step).batches for step in sums.update(number).steps]
+        costs = [[balance.cost_of(MODEL, rule, batch.tolist(), sizes) for batch in step] for step in update]
+        expected = balance.even_sums(batching.flat(costs), world_size)
+        assert costs == [[of_rank[step] for of_rank in expected if step < len(of_rank)] for step in range(len(costs))]
+        longest += max(map(sum, expected))
+        total += sum(map(sum, expected))
+        alone = sums.update(number)
+        assert alone.imbalance == pytest.approx(1 - alone.cost / (world_size * max(map(sum, expected))), abs=1e-9)
+    if sums.updates:
+        assert sums.stats()["imbalance"] == pytest.approx(1 - total / (world_size * longest), abs=1e-9)
+
+
+@settings(max_examples=settings.default.max_examples)
+@given(sizes=sized(samples=120), accumulate=st.integers(2, 5), world_size=worlds, seed=seeds)
+def test_the_spread_of_updates_is_counted_where_batches_are_balanced_within_them(sizes, accumulate, world_size, seed):
+    rule = bl.Packing(60)
+    options = {"shuffle": True, "seed": seed, "uneven": "short", "balance": MODEL, "world_size": world_size}
+    plan = planned(sizes, rule, **options, accumulate=accumulate, balance_within="update")
+    updates = [
+        batching.flat([batch.tolist() for step in plan.update(number).steps for batch in plan.step(step).batches])
+        for number in range(plan.updates)
+    ]
+    expected = balance.spread(updates, rule, sizes)
+    assert plan.stats()["step_spread"] == (None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-9))
+
+
 def test_updates_of_random_samples_wait_less_than_as_batches_come():
     lengths = numpy.random.default_rng(0).lognormal(5.7, 1, 60_000).astype(int).clip(16, 8192)
     cost = bl.CostModel(per_token=1, per_pair=1 / 8192)
     options = {"sizes": lengths, "batching": bl.Packing(8192), "shuffle": True, "world_size": 8, "drop_last": True}
     plain = bl.Plan(**options).stats(cost=cost)
     within = bl.Plan(**options, balance=cost, accumulate=8, balance_within="update").stats()
+    sums = bl.Plan(**options, balance=cost, accumulate=8, balance_within="update_sum").stats()
     window = bl.Plan(**options, balance=cost).stats()
     assert window["imbalance"] < within["imbalance"] < plain["imbalance"] / 2
-    assert within["step_spread"] > window["step_spread"] / 20
+    assert sums["imbalance"] < within["imbalance"]
+    assert within["step_spread"] == pytest.approx(sums["step_spread"])
+    assert within["step_spread"] < 1.3
+    assert window["step_spread"] > 2
     assert abs(within["length_correlation"]) < 0.3
 
 
@@ -143,8 +200,9 @@ def test_updates_are_refused_before_any_work():
     with refused(bl.ArgumentError, "balance_within", "'step'"):
         bl.Plan(sizes=SPREAD, batch_size=2, balance_within="step")
     for options, missing in (({"accumulate": 2}, "not balanced"), ({"balance": True}, "has one step")):
-        with refused(bl.ArgumentError, "balance_within", missing):
-            bl.Plan(sizes=SPREAD, batch_size=2, balance_within="update", **options)
+        for within in ("update", "update_sum"):
+            with refused(bl.ArgumentError, "balance_within", f'"{within}"', missing):
+                bl.Plan(sizes=SPREAD, batch_size=2, balance_within=within, **options)
     plan = bl.Plan(sizes=SPREAD, batch_size=2, accumulate=3)
     for name in ("labels", "sequences"):
         with refused(bl.ArgumentError, "labels", "label_counts"):

@@ -56,26 +56,60 @@ pub struct Measurement {
     pub samples: u64,
     /// The length that they were padded to.
     pub length: u64,
-    /// The time, best the median of several runs.
+    /// The time, best the least of several runs.
     pub seconds: f64,
 }
 
 impl Measurement {
-    /// The median time of several runs of a batch of `samples` samples of `length` elements; `timed` runs it once and
-    /// returns the seconds.
+    /// The least time of several runs of a batch of each shape, `(samples, length)`; `timed` runs one once and returns
+    /// the seconds.
     ///
-    /// A first run warms up and does not count. At least 3 more runs follow, and at most 20, until they took 0.2
-    /// seconds. [`CostModel::calibrate`] measures by the clock of the CPU; a device has another clock.
+    /// A first run of each shape warms up and does not count. At least 5 more runs follow, and at most 20, until they
+    /// took 0.2 seconds. Shapes take turns, so a machine that is slower for a while is so for all of them. Other work
+    /// on the machine only adds to a time, so the least one is nearest to the time of the step.
+    /// [`CostModel::calibrate`] measures by the clock of the CPU; a device has another clock.
     ///
     /// # Errors
     /// The first error of `timed`.
-    pub fn of<E>(samples: u64, length: u64, mut timed: impl FnMut() -> Result<f64, E>) -> Result<Self, E> {
-        timed()?;
-        let mut runs: Vec<f64> = Vec::with_capacity(MOST_RUNS);
-        while runs.len() < MOST_RUNS && (runs.len() < LEAST_RUNS || runs.iter().sum::<f64>() < ENOUGH) {
-            runs.push(timed()?.max(LEAST_SECONDS));
+    pub fn of_shapes<E>(
+        shapes: &[(u64, u64)],
+        mut timed: impl FnMut(u64, u64) -> Result<f64, E>,
+    ) -> Result<Vec<Self>, E> {
+        for &(samples, length) in shapes {
+            timed(samples, length)?;
         }
-        Ok(Self { samples, length, seconds: median(&mut runs) })
+        let mut runs = vec![Runs::default(); shapes.len()];
+        while !runs.iter().all(Runs::are_enough) {
+            for (runs, &(samples, length)) in
+                runs.iter_mut().zip(shapes).filter(|(runs, _)| !runs.are_enough())
+            {
+                runs.add(timed(samples, length)?.max(LEAST_SECONDS));
+            }
+        }
+        let measured =
+            |(runs, &(samples, length)): (&Runs, &(u64, u64))| Self { samples, length, seconds: runs.least };
+        Ok(runs.iter().zip(shapes).map(measured).collect())
+    }
+}
+
+/// The runs of one shape.
+#[derive(Clone, Default)]
+struct Runs {
+    count: usize,
+    /// The seconds of all runs, and of the shortest one.
+    seconds: f64,
+    least: f64,
+}
+
+impl Runs {
+    fn add(&mut self, seconds: f64) {
+        self.least = if self.count == 0 { seconds } else { self.least.min(seconds) };
+        self.count += 1;
+        self.seconds += seconds;
+    }
+
+    fn are_enough(&self) -> bool {
+        self.count >= MOST_RUNS || self.count >= LEAST_RUNS && self.seconds >= ENOUGH
     }
 }
 
@@ -134,14 +168,12 @@ impl CostModel {
     ) -> Result<Fit> {
         let shapes: Vec<_> = shapes.into_iter().collect();
         Self::check_shapes(&shapes)?;
-        let measured = |&(samples, length): &(u64, u64)| {
-            Measurement::of(samples, length, || {
-                let start = Instant::now();
-                step(samples, length);
-                Ok(start.elapsed().as_secs_f64())
-            })
-        };
-        Self::fit(&shapes.iter().map(measured).collect::<Result<Vec<_>>>()?)
+        let measured = Measurement::of_shapes(&shapes, |samples, length| {
+            let start = Instant::now();
+            step(samples, length);
+            Ok::<_, Error>(start.elapsed().as_secs_f64())
+        });
+        Self::fit(&measured?)
     }
 
     /// A spread of shapes, `(samples, length)`: few and many samples, short and long, up to 16 384 elements.
@@ -270,7 +302,7 @@ impl CostModel {
 const MOST_ELEMENTS: u64 = 16_384;
 
 /// The runs of a step that are timed: at least, at most, and the seconds after which they are enough.
-const LEAST_RUNS: usize = 3;
+const LEAST_RUNS: usize = 5;
 const MOST_RUNS: usize = 20;
 const ENOUGH: f64 = 0.2;
 

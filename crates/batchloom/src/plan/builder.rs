@@ -240,7 +240,7 @@ fn check_updates(options: &PlanOptions) -> Result<()> {
         (true, None | Some(1)) => "an update has one step",
         (true, Some(_)) => return Ok(()),
     };
-    Err(PlanCause::NoUpdates { missing }.into())
+    Err(PlanCause::NoUpdates { within: options.balance_within.name(), missing }.into())
 }
 
 /// Checks that each option with a number or a weight for each sample has one for each.

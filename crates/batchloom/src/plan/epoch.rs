@@ -20,7 +20,7 @@ use super::survey::{Look, Survey};
 use crate::batching::{Grouped, Grouping, PoolBatches, PoolBudgets, PoolSizes, Sizes};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
-use crate::ranks::{BalanceWithin, BatchOrder, Dealt};
+use crate::ranks::{BalanceWithin, BatchOrder, Dealt, Updates};
 
 /// The number of samples that are drawn at once.
 const DRAWN: usize = 1024;
@@ -331,8 +331,9 @@ impl Epoch {
         let dealt = match (recipe.options.balance, recipe.options.balance_within) {
             (false, _) => order.mix(),
             (true, BalanceWithin::Window) => order.balance(worlds),
-            (true, BalanceWithin::Update) => {
-                order.balance_updates(worlds, recipe.options.accumulate.unwrap_or(1))
+            (true, within) => {
+                let accumulate = recipe.options.accumulate.unwrap_or(1);
+                order.balance_updates(worlds, Updates { accumulate, within })
             }
         };
         Some(dealt.into_iter().map(Dealt::from).collect())

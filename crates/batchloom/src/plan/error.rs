@@ -16,10 +16,10 @@ causes! {
         #[error("update {found} is outside the plan; expected 0 <= update < {updates}")]
         UpdateRange { found: u64, updates: u64 } is Range of "update",
         #[error(
-            "balance_within is \"update\", and {missing}; expected balance, and an accumulate of at least 2, the steps of \
+            "balance_within is {within:?}, and {missing}; expected balance, and an accumulate of at least 2, the steps of \
              an update"
         )]
-        NoUpdates { missing: &'static str } is Argument of "balance_within",
+        NoUpdates { within: &'static str, missing: &'static str } is Argument of "balance_within",
 
         /// Two choices exclude each other. The option is the name of the first, if it is an argument.
         #[error("{choice} does not go with {other}: {reason}")]

@@ -162,11 +162,13 @@ pub struct PlanOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunks_open: Option<u64>,
     /// The number of steps of an update of the optimizer, which accumulates their gradients, for
-    /// [`update`](super::Plan::update). It is part of the fingerprint with [`BalanceWithin::Update`] alone. Default: one.
+    /// [`update`](super::Plan::update). It is part of the fingerprint where batches are [balanced within](Self::balance_within) updates. Default:
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accumulate: Option<u64>,
     /// The batches among which those of a step are chosen, with [`balance`](Self::balance): of a window of pools, or of
-    /// an update, which then holds random samples. Default: [`BalanceWithin::Window`].
+    /// an update, which then holds random samples and is even at each step, or over its steps. Default:
+    /// [`BalanceWithin::Window`].
     #[serde(skip_serializing_if = "BalanceWithin::is_window")]
     pub balance_within: BalanceWithin,
     /// The treatment of samples that no batch has room for, with [`distinct_by`](Self::distinct_by), because their keys

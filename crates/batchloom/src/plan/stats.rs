@@ -77,7 +77,9 @@ pub struct Stats {
     pub largest: u64,
     /// The share of the time of all ranks that is spent waiting for the batch of a step that costs most, by
     /// [`imbalance_cost`](Self::imbalance_cost): `1 - busy / (ranks * longest)`, where `busy` is the sum of the costs of
-    /// all batches, and `longest` the sum over steps of the largest cost.
+    /// all batches, and `longest` the sum over steps of the largest cost. With
+    /// [`BalanceWithin::UpdateSum`](crate::ranks::BalanceWithin::UpdateSum), ranks wait once an update, and `longest` is
+    /// the sum over updates of the largest cost that a rank has in one.
     pub imbalance: f64,
     /// The cost of a batch by which `imbalance` counts: the [cost](super::PlanOptions::cost) of the plan, or another one
     /// that was [asked for](Plan::stats_by). It is written
@@ -87,7 +89,8 @@ pub struct Stats {
     pub imbalance_cost: Cost,
     /// The distance of the composition of steps from random: the variance of the mean logarithm of the sizes at a step,
     /// over the variance that steps of random samples have. About 1 if steps hold random samples, more if steps follow
-    /// size, and less if steps are more alike than at random. `None` if all sizes are equal.
+    /// size, and less if steps are more alike than at random. Where batches are balanced within an update of the
+    /// optimizer, updates are counted in place of steps. `None` if all sizes are equal.
     pub step_spread: Option<f64>,
     /// The share of the pairs of samples that share a batch in this epoch and share one in the next epoch too: about
     /// the share of the samples that a pool holds, and 1 if nothing is shuffled. All pairs count where sizes decide;
@@ -297,18 +300,20 @@ pub(crate) struct Time {
     pub(crate) waiting: f64,
 }
 
-/// A clock of steps: all ranks of a step wait for the slowest.
+/// A clock of steps: all ranks wait for the slowest at the end of each step, or of each update.
 #[derive(Default)]
 struct Clock {
     /// The cost of a batch.
     cost: Cost,
     /// The time of each batch, by its number among those of all steps; 0 where a rank takes none.
     times: Vec<f64>,
+    /// The number of steps after which ranks wait for the first time, and for all later times.
+    waits: (u64, u64),
 }
 
 impl Clock {
-    fn new(cost: Cost) -> Self {
-        Self { cost, ..Self::default() }
+    fn new(cost: Cost, plan: &Plan) -> Self {
+        Self { cost, times: Vec::new(), waits: plan.waits() }
     }
 
     /// Adds the work of one rank.
@@ -316,10 +321,12 @@ impl Clock {
         put(&mut self.times, number, self.cost.of(batch), 0.0);
     }
 
-    /// The time of the slowest rank of each step, added up.
+    /// The time of the slowest rank between one wait and the next, added up.
     fn steps(&self, world_size: u32) -> f64 {
-        let steps = self.times.chunks(length(world_size.into()));
-        steps.map(|step| step.iter().copied().fold(0.0, f64::max)).sum()
+        let slowest = |steps: &[f64]| slowest_rank(steps, world_size);
+        let batches = |steps: u64| length(steps.saturating_mul(world_size.into()));
+        let (first, rest) = self.times.split_at(batches(self.waits.0).min(self.times.len()));
+        slowest(first) + rest.chunks(batches(self.waits.1)).map(slowest).sum::<f64>()
     }
 
     /// The share of the time of all ranks in which they wait.
@@ -329,13 +336,20 @@ impl Clock {
     }
 }
 
+/// The time of the slowest rank of some steps, after which ranks wait.
+fn slowest_rank(times: &[f64], world_size: u32) -> f64 {
+    let world_size = length(world_size.into());
+    let of_rank = |rank: usize| times.iter().skip(rank).step_by(world_size).sum::<f64>();
+    (0..world_size).map(of_rank).fold(0.0, f64::max)
+}
+
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan, imbalance_cost: Cost, timed: Option<Cost>) -> Self {
         let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
         let tokens = plan.epoch.tokens();
         let stats = Stats { samples, tokens, steps, world_size, imbalance_cost, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
-        let (clock, timed) = (Clock::new(imbalance_cost), timed.map(Clock::new));
+        let (clock, timed) = (Clock::new(imbalance_cost, plan), timed.map(|cost| Clock::new(cost, plan)));
         Self {
             plan,
             stats,
@@ -420,7 +434,7 @@ impl<'a> Walk<'a> {
         if let Some(timed) = &mut self.timed {
             timed.work(number, batch);
         }
-        self.spread.add(step, &parts.sizes);
+        self.spread.add(self.plan.composed_with(step), &parts.sizes);
         put(&mut self.means, number, Some(filled.real as f64 / filled.parts.max(1) as f64), None);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));

@@ -32,7 +32,8 @@ pub struct Update {
     /// The sum of the costs of all batches, by the [cost](super::PlanOptions::cost) of the plan, or another one that was
     /// [asked for](Plan::update_by).
     pub cost: f64,
-    /// The share of the time of all ranks that is spent waiting at each step of the update.
+    /// The share of the time of all ranks that is spent waiting at each step of the update, or once at its end with
+    /// [`BalanceWithin::UpdateSum`](crate::ranks::BalanceWithin::UpdateSum).
     pub imbalance: f64,
 }
 
@@ -85,15 +86,19 @@ impl Plan {
         let steps = self.steps_of_update(index);
         let mut update =
             Update { index, steps: steps.clone(), labels: Some(0), sequences: Some(0), ..Update::default() };
-        let mut longest = 0.0;
+        let (mut longest, mut sums) = (0.0, Vec::new());
         for step in steps {
-            let (mut costliest, costs) = (0.0_f64, self.costs(step, cost)?);
-            for (rank, batch_cost) in (0..).zip(costs) {
+            let costs = self.costs(step, cost)?;
+            sums.resize(sums.len().max(costs.len()), 0.0_f64);
+            for (rank, (batch_cost, sum)) in (0..).zip(costs.iter().zip(&mut sums)) {
                 update.cost += batch_cost;
-                costliest = costliest.max(batch_cost);
+                *sum += batch_cost;
                 self.count_samples_of(&mut update, step, rank)?;
             }
-            longest += costliest;
+            longest += costs.into_iter().fold(0.0, f64::max);
+        }
+        if self.options().balance_within.waits_once() {
+            longest = sums.into_iter().fold(0.0, f64::max);
         }
         let all = longest * f64::from(self.world_size());
         update.imbalance = if all > 0.0 { (1.0 - update.cost / all).max(0.0) } else { 0.0 };
@@ -103,6 +108,23 @@ impl Plan {
     /// The update that `step` belongs to.
     pub fn update_of(&self, step: u64) -> u64 {
         step.saturating_add(self.steps_begun()) / self.accumulate()
+    }
+
+    /// The number of steps after which ranks wait for the first time, and for all later times.
+    pub(super) fn waits(&self) -> (u64, u64) {
+        match self.options().balance_within.waits_once() {
+            true => (self.accumulate() - self.steps_begun(), self.accumulate()),
+            false => (1, 1),
+        }
+    }
+
+    /// The update that `step` belongs to, if batches are balanced within updates, and the step otherwise: its samples
+    /// are to be random.
+    pub(super) fn composed_with(&self, step: u64) -> u64 {
+        match self.options().balance_within.is_window() {
+            true => step,
+            false => self.update_of(step),
+        }
     }
 
     /// The steps of an update.

@@ -13,7 +13,11 @@ pub enum BalanceWithin {
     #[default]
     Window,
     /// The batches of an update of the optimizer, which are random: ranks wait more, and updates hold random samples.
+    /// Ranks wait least at each step.
     Update,
+    /// As [`Update`](Self::Update), for ranks that wait once an update: the sums of their costs are about the same.
+    #[serde(rename = "update_sum")]
+    UpdateSum,
 }
 
 impl BalanceWithin {
@@ -22,15 +26,22 @@ impl BalanceWithin {
         match self {
             Self::Window => "window",
             Self::Update => "update",
+            Self::UpdateSum => "update_sum",
         }
     }
 
     pub(crate) fn is_window(&self) -> bool {
         *self == Self::Window
     }
+
+    /// Returns true if ranks wait once an update, and not at each step.
+    pub(crate) fn waits_once(self) -> bool {
+        self == Self::UpdateSum
+    }
 }
 
 named!(BalanceWithin, "balance_within", {
     "window" => Window,
     "update" => Update,
+    "update_sum" => UpdateSum,
 });

@@ -139,7 +139,7 @@ impl BatchOrder<'_> {
     }
 
     /// The place of the batch that has to be first, if there is one.
-    fn find_largest(&self, batches: &[u32]) -> Option<usize> {
+    pub(super) fn find_largest(&self, batches: &[u32]) -> Option<usize> {
         let largest = self.largest?;
         batches.iter().position(|&batch| batch == largest)
     }

@@ -1,19 +1,33 @@
 //! The order of batches where batches are balanced within updates of the optimizer.
 //!
-//! An update is `accumulate` steps. Its batches are random: they are consecutive in the mixed order of their window. In
-//! an update, the batches that cost most form its first step, and so on, so that ranks wait little at each step; in a
-//! step, the rank whose batches cost least so far takes the batch that costs most, so that ranks wait little once an
-//! update. An update that lies in two windows is balanced in each of its two parts.
+//! An update is `accumulate` steps. Its batches are random: they are consecutive in the mixed order of their window. An
+//! update that lies in two windows is balanced in each of its two parts.
+//!
+//! Ranks wait at each step, or once an update. At each step they wait least where the batches that cost most form the
+//! first step of an update, and so on; in a step, the rank with the least cost so far takes the batch that costs most.
+//! Then each rank has one batch of every step, so a rank with the costliest batch cannot have only cheap ones besides.
+//! Where ranks wait once an update, it has ([`UpdateSum`](super::BalanceWithin::UpdateSum), `update_sums.rs`).
 //!
 //! Updates are counted from the start of the epoch, over all worlds: one that a change of the world cuts ends with the
 //! steps that it lacks, in the new world.
 
-use super::BatchOrder;
+use super::update_sums::divide_evenly;
+use super::{BalanceWithin, BatchOrder};
+
+/// The updates of an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Updates {
+    /// The steps of an update.
+    pub(crate) accumulate: u64,
+    /// The places where ranks wait.
+    pub(crate) within: BalanceWithin,
+}
 
 impl BatchOrder<'_> {
     /// The batches in the order of dealing, such that ranks wait little within an update. `worlds` lists the parts of
     /// the epoch as (world size, batches taken), the present part last.
-    pub(crate) fn balance_updates(&self, worlds: &[(u32, u64)], accumulate: u64) -> Vec<u32> {
+    pub(crate) fn balance_updates(&self, worlds: &[(u32, u64)], updates: Updates) -> Vec<u32> {
+        let Updates { accumulate, within } = updates;
         let end = self.first + self.costs.len() as u64;
         let mixed = self.mix();
         let mut is_dealt = vec![false; mixed.len()];
@@ -31,7 +45,8 @@ impl BatchOrder<'_> {
                     true => begun - taken,
                     false => update - (taken - begun) % update,
                 };
-                let mut order = self.order_updates(&left, length(open), length(update), length(world_size));
+                let mut order =
+                    self.order_updates(&left, length(open), length(update), (length(world_size), within));
                 order.truncate(length(to.min(end) - start));
                 order.iter().for_each(|&batch| is_dealt[index(batch)] = true);
                 dealt.append(&mut order);
@@ -44,21 +59,49 @@ impl BatchOrder<'_> {
     }
 
     /// Updates of `update` batches after the `open` ones that end an update.
-    fn order_updates(&self, batches: &[u32], open: usize, update: usize, world_size: usize) -> Vec<u32> {
+    fn order_updates(
+        &self,
+        batches: &[u32],
+        open: usize,
+        update: usize,
+        (world_size, within): (usize, BalanceWithin),
+    ) -> Vec<u32> {
         let (begun, whole) = batches.split_at(open.min(batches.len()));
-        let mut order = self.order_update(begun, open % world_size, world_size);
-        for batches in whole.chunks(update) {
-            order.extend(self.order_update(batches, 0, world_size));
-        }
-        order
+        let parts =
+            std::iter::once((begun, open % world_size)).chain(whole.chunks(update).map(|part| (part, 0)));
+        let order = parts.flat_map(|(part, open)| {
+            let mut sorted = part.to_vec();
+            sorted.sort_by(|&a, &b| self.cost_of(b).total_cmp(&self.cost_of(a)).then(a.cmp(&b)));
+            // The cheapest end a step that others began.
+            let mut order = sorted.split_off(sorted.len() - open.min(sorted.len()));
+            order.append(&mut match within {
+                BalanceWithin::UpdateSum => self.order_by_sums(&sorted, world_size),
+                _ => self.order_by_steps(&sorted, world_size),
+            });
+            order
+        });
+        order.collect()
     }
 
-    /// The batches of an update, or of a part of one, after `open` batches that end a step.
-    fn order_update(&self, batches: &[u32], open: usize, world_size: usize) -> Vec<u32> {
-        let mut sorted = batches.to_vec();
-        sorted.sort_by(|&a, &b| self.cost_of(b).total_cmp(&self.cost_of(a)).then(a.cmp(&b)));
-        // The cheapest end a step that others began.
-        let mut order = sorted.split_off(sorted.len() - open.min(sorted.len()));
+    /// The batches of an update, the most costly one first, such that ranks wait once an update, and little.
+    fn order_by_sums(&self, sorted: &[u32], world_size: usize) -> Vec<u32> {
+        let costs: Vec<f64> = sorted.iter().map(|&batch| self.cost_of(batch)).collect();
+        let mut of_ranks: Vec<Vec<u32>> = vec![Vec::new(); world_size];
+        for (&batch, rank) in sorted.iter().zip(divide_evenly(&costs, world_size)) {
+            of_ranks[rank].push(batch);
+        }
+        for batches in &mut of_ranks {
+            if let Some(place) = self.find_largest(batches) {
+                batches[..=place].rotate_right(1);
+            }
+        }
+        let of_step = |step: usize| of_ranks.iter().filter_map(move |batches| batches.get(step).copied());
+        (0..sorted.len().div_ceil(world_size)).flat_map(of_step).collect()
+    }
+
+    /// The batches of an update, the most costly one first, such that ranks wait little at each step.
+    fn order_by_steps(&self, sorted: &[u32], world_size: usize) -> Vec<u32> {
+        let mut order = Vec::with_capacity(sorted.len());
         let mut steps: Vec<&[u32]> = sorted.chunks(world_size).collect();
         let holds_largest = |step: &&[u32]| self.largest.is_some_and(|largest| step.contains(&largest));
         if let Some(place) = steps.iter().position(holds_largest) {

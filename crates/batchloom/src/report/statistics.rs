@@ -101,7 +101,7 @@ impl Stats {
             (
                 "imbalance",
                 Value::Share(self.imbalance),
-                "share of all ranks' time spent waiting for the costliest batch of a step",
+                "share of all ranks' time spent waiting for the costliest batch of a step, or once an update",
             ),
             (
                 "imbalance_cost",
@@ -114,7 +114,7 @@ impl Stats {
             (
                 "step_spread",
                 self.step_spread.map_or(Value::Absent, Value::Multiple),
-                "how much steps differ in the sizes of their samples, as a multiple of random steps",
+                "how much steps, or updates, differ in the sizes of their samples, as a multiple of random ones",
             ),
             (
                 "mates_kept",
