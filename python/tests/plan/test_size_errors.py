@@ -111,9 +111,12 @@ def test_more_parts_than_memory_is_an_error_and_no_abort(script):
         import resource
         import batchloom as bl
 
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        make = lambda: bl.Plan(sizes=[2**32 - 1], batching=bl.Packing(1, oversize="split"))
+        bl.Plan, bl.Packing  # imported when they are first used
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), used + (1 << 30)))
         try:
-            len(bl.Plan(sizes=[2**32 - 1], batching=bl.Packing(1, oversize="split")))
+            len(make())
         except (bl.Error, MemoryError) as error:
             print(error)
         """

@@ -163,6 +163,22 @@ def test_sums_of_ranks_are_even_over_updates(sizes, rule, accumulate, world_size
         assert sums.stats()["imbalance"] == pytest.approx(1 - total / (world_size * longest), abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_with_a_costly_batch_waits_for_cheap_ones(seed):
+    lengths = numpy.random.default_rng(seed).lognormal(7, 1.5, 4000).astype(int).clip(16, 32_768)
+    rule = bl.Packing(32_768)
+    plan = bl.Plan(
+        sizes=lengths, batching=rule, shuffle=True, world_size=8, drop_last=True,
+        balance=MODEL, accumulate=4, balance_within="update_sum",
+    )  # fmt: skip
+    # The last update may hold batches that no step delivers.
+    for number in range(plan.updates - 1):
+        steps = [plan.step(step).batches for step in plan.update(number).steps]
+        costs = [[balance.cost_of(MODEL, rule, batch.tolist(), lengths.tolist()) for batch in step] for step in steps]
+        expected = balance.even_sums(batching.flat(costs), 8)
+        assert costs == [[of_rank[step] for of_rank in expected] for step in range(len(costs))]
+
+
 @settings(max_examples=settings.default.max_examples)
 @given(sizes=sized(samples=120), accumulate=st.integers(2, 5), world_size=worlds, seed=seeds)
 def test_the_spread_of_updates_is_counted_where_batches_are_balanced_within_them(sizes, accumulate, world_size, seed):
