@@ -145,8 +145,8 @@ def test_wheel_is_small_and_has_no_symbols_for_debuggers(wheel):
     found = sections(library)
     assert ".dynsym" in found
     assert not {name for name in found if name.startswith((".debug", ".symtab"))}
-    # Linked in parts, as here, a wheel is larger than one of scripts/wheels.
-    assert wheel.stat().st_size < 5.6 * MEGABYTE
+    # Linked in parts, as here, a wheel is larger than one of scripts/wheels: code is shared within a part alone.
+    assert wheel.stat().st_size < 5.8 * MEGABYTE
 
 
 def test_metadata_is_complete(wheel):
