@@ -35,7 +35,7 @@ def find_package(name: str) -> Path | None:
 
 
 def find_checkout(name: str) -> Path | None:
-    """Return the folder of a checkout in ``BENCH_PEERS``; ``None`` where there is none."""
+    """Return the folder of a checkout in ``BENCH_PEERS``, or ``None`` without a checkout."""
     folder = Path(os.environ.get("BENCH_PEERS", "")) / name
     return folder if "BENCH_PEERS" in os.environ and folder.is_dir() else None
 
@@ -80,7 +80,7 @@ def load_verl() -> Any:
 
 
 def load_slime() -> Any:
-    """Return ``slime.utils.dp_schedule`` of a checkout; ``None`` where there is none."""
+    """Return ``slime.utils.dp_schedule`` of a checkout, or ``None`` without a checkout."""
     folder = find_checkout("slime")
     if folder is None:
         return None

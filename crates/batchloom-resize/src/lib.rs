@@ -29,12 +29,12 @@ pub enum Filter {
     Bicubic,
 }
 
-/// A filter, and whether it becomes wider where an image becomes smaller.
+/// A filter, and its width where an image becomes smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Algorithm {
     /// The filter.
     pub filter: Filter,
-    /// Whether all pixels of a larger image have a share in the smaller one.
+    /// True if the filter becomes so wide that all pixels of a larger image have a share in the smaller one.
     pub antialias: bool,
 }
 

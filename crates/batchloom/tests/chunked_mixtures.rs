@@ -373,7 +373,7 @@ proptest! {
         }
     }
 
-    /// No chunk is read of which the epoch draws no sample, also of a source that is hardly drawn before another one ends.
+    /// Each chunk that is read holds a sample that the epoch draws, also where a source is hardly drawn before another ends.
     #[test]
     fn no_chunk_is_read_in_vain(
         sizes in prop::collection::vec((prop::collection::vec(1_u64..20, 1..24), 0_i32..10), 1..4),

@@ -42,7 +42,7 @@ class ChunkedArray:
 
     Args:
         chunks: Arrays of one framework and one type, whose rows have one shape, in memory of the CPU; at least one.
-            Anything that a dataset takes as an array will do: a column of Arrow is as many arrays as it has chunks.
+            A dataset takes the same arrays. Each chunk of a column of Arrow is one array.
 
     Raises:
         ArgumentError: It is no list of arrays.

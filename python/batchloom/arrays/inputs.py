@@ -136,7 +136,7 @@ def _is_converted(data: Any) -> bool:
 
 
 def _is_described(data: Any) -> bool:
-    """Return whether an object describes an array and has ``[]``; a sparse matrix does, and is none."""
+    """Return whether an object describes an array and has ``[]``. A sparse matrix has both, and is no array."""
     return all(hasattr(data, name) for name in DESCRIBED) and not is_sparse(data)
 
 

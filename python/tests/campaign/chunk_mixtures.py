@@ -168,7 +168,7 @@ def draw_source(draw, folder, has_lists, in_memory):
 
 
 def require_reads(case, plan):
-    """Check that the chunks that were read are those of the samples of an epoch."""
+    """Check that the chunks that hold the samples of an epoch were read, and no further chunk."""
     drawn = [case.origin(sample) for sample in itertools.chain(*plan)]
     for place, each in enumerate(case.sources):
         if each.read is not None:
@@ -199,7 +199,7 @@ def require_shares(case, epochs):
 
 
 def change_ranks(draw, case, tally):
-    """Check an epoch that several numbers of ranks share: the samples are those of its plan."""
+    """Check that ranks which share an epoch, of several world sizes, take the samples of its plan."""
     epoch = draw.randrange(3)
     wanted = Counter(sample for batch in case.loader().plan(epoch) for sample in batch.tolist())
     state, seen = None, Counter()

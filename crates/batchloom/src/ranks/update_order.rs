@@ -6,7 +6,8 @@
 //! Ranks wait at each step, or once an update. At each step they wait least where the batches that cost most form the
 //! first step of an update, and so on; in a step, the rank with the least cost so far takes the batch that costs most.
 //! Then each rank has one batch of every step, so a rank with the costliest batch cannot have only cheap ones besides.
-//! Where ranks wait once an update, it has ([`UpdateSum`](super::BalanceWithin::UpdateSum), `update_sums.rs`).
+//! `update_sums.rs` deals such a rank cheap batches, for ranks that wait once an update
+//! ([`UpdateSum`](super::BalanceWithin::UpdateSum)).
 //!
 //! Updates are counted from the start of the epoch, over all worlds: one that a change of the world cuts ends with the
 //! steps that it lacks, in the new world.
