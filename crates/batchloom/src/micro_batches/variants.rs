@@ -9,8 +9,8 @@ use super::deal::Slot;
 use super::options::SyncEvery;
 use super::share::{share_by_difference, share_out};
 
-/// Other plans are made where the first takes longer than the least time, times this.
-const CLOSE_ENOUGH: f64 = 1.0005;
+/// Durations within this factor are alike: a plan that takes no longer than the least time, times this, is good enough.
+const CLOSE_ENOUGH: f64 = 1.001;
 
 /// The most units that other plans are made for.
 const MOST_UNITS: usize = 1 << 14;
@@ -54,13 +54,19 @@ impl Work<'_> {
             return Some(first.1);
         }
         let as_many = Wanted { exactly: Some(first.1.len()), ..wanted };
-        let even = self.by_class(&share_by_difference(self.units, chosen, self.world));
-        let second = self.plan(&even, as_many, Method::Differencing);
-        let found = [Some(first), second].into_iter().flatten().min_by_key(|plan| plan.0)?;
-        if self.sync == SyncEvery::MicroBatch || is_close(&found) {
-            return Some(found.1);
+        if self.sync == SyncEvery::MicroBatch {
+            return self.keep_best([Some(first), self.plan_even_shares(chosen, as_many)]);
         }
-        self.keep_best([Some(found), self.plan(&all, as_many, Method::Tightest)])
+        let tight = self.plan(&all, as_many, Method::Tightest);
+        let is_last = tight.as_ref().is_some_and(|tight| is_close(tight) || are_held_up(&first, tight));
+        let even = if is_last { None } else { self.plan_even_shares(chosen, as_many) };
+        self.keep_best([Some(first), tight, even])
+    }
+
+    /// A plan of shares that are even by differencing, each divided by differencing.
+    fn plan_even_shares(&self, chosen: &[usize], wanted: Wanted) -> Option<Ranked> {
+        let even = self.by_class(&share_by_difference(self.units, chosen, self.world));
+        self.plan(&even, wanted, Method::Differencing)
     }
 
     fn plan(&self, shares: &Shares, wanted: Wanted, method: Method) -> Option<Ranked> {
@@ -93,4 +99,10 @@ impl Work<'_> {
             SyncEvery::MicroBatch => shares.by_class.iter().map(|class| of(&class.concat())).sum(),
         }
     }
+}
+
+/// Returns true if two plans, made in unlike ways, take about as long: the same samples hold up both.
+fn are_held_up(one: &Ranked, other: &Ranked) -> bool {
+    let (less, more) = (one.0.1.min(other.0.1), one.0.1.max(other.0.1));
+    more as f64 <= less as f64 * CLOSE_ENOUGH
 }
