@@ -23,36 +23,42 @@ pub(super) fn divide(costs: &[u64], parts: usize, equal: bool) -> Vec<Vec<usize>
     let mut next = vec![NOBODY; costs.len()];
     let mut states = begin(costs, parts, equal);
     let difference = |state: &[Part]| state[0].cost - state[parts - 1].cost;
-    let mut heap: BinaryHeap<_> =
-        states.iter().enumerate().map(|(number, state)| (difference(state), Reverse(number))).collect();
-    while heap.len() > 1 {
-        let (Some((_, Reverse(one))), Some((_, Reverse(other)))) = (heap.pop(), heap.pop()) else { break };
-        let taken = std::mem::take(&mut states[other]);
-        for (part, more) in states[one].iter_mut().zip(taken.iter().rev()) {
-            join(part, *more, &mut next);
+    let mut heap: BinaryHeap<_> = states
+        .chunks_exact(parts)
+        .enumerate()
+        .map(|(number, state)| (difference(state), Reverse(number)))
+        .collect();
+    let mut last = 0;
+    while let Some((_, Reverse(one))) = heap.pop() {
+        last = one;
+        let Some((_, Reverse(other))) = heap.pop() else { break };
+        for part in 0..parts {
+            let more = states[(other + 1) * parts - 1 - part];
+            join(&mut states[one * parts + part], more, &mut next);
         }
-        states[one].sort_by_key(|part| Reverse(part.cost));
-        heap.push((difference(&states[one]), Reverse(one)));
+        let state = &mut states[one * parts..(one + 1) * parts];
+        state.sort_by_key(|part| Reverse(part.cost));
+        heap.push((difference(state), Reverse(one)));
     }
-    let last =
-        heap.pop().map_or_else(|| vec![EMPTY; parts], |(_, Reverse(one))| std::mem::take(&mut states[one]));
-    last.into_iter()
-        .map(|part| std::iter::successors(known(part.first), |&at| known(next[at])).collect())
-        .collect()
+    let members = |part: &Part| std::iter::successors(known(part.first), |&at| known(next[at])).collect();
+    match states.get(last * parts..(last + 1) * parts) {
+        Some(state) => state.iter().map(members).collect(),
+        None => vec![Vec::new(); parts],
+    }
 }
 
-/// The states of the beginning: one for each number, or with `equal` one for each run of sorted numbers.
-fn begin(costs: &[u64], parts: usize, equal: bool) -> Vec<Vec<Part>> {
+/// The states of the beginning, each as its parts: one for each number, or with `equal` one for each run of sorted numbers.
+fn begin(costs: &[u64], parts: usize, equal: bool) -> Vec<Part> {
     let mut places: Vec<usize> = (0..costs.len()).collect();
     places.sort_by_key(|&place| Reverse(costs[place]));
-    let single = |place: usize| Part { cost: costs[place], first: place, last: place };
-    let runs = if equal { places.chunks(parts) } else { places.chunks(1) };
-    let state = |run: &[usize]| {
-        let mut state: Vec<Part> = run.iter().map(|&place| single(place)).collect();
-        state.resize(parts, EMPTY);
-        state
-    };
-    runs.map(state).collect()
+    let run = if equal { parts } else { 1 };
+    let mut states = vec![EMPTY; costs.len().div_ceil(run) * parts];
+    for (state, places) in states.chunks_exact_mut(parts).zip(places.chunks(run)) {
+        for (part, &place) in state.iter_mut().zip(places) {
+            *part = Part { cost: costs[place], first: place, last: place };
+        }
+    }
+    states
 }
 
 /// Appends the members of one part to another.

@@ -1,6 +1,7 @@
 //! `Problem`: the samples of a call as units in order, checked, and what is dropped.
 
 use super::error::MicroBatchCause;
+use super::members::Members;
 use super::options::{OversizeSample, Whole};
 use super::price::{Moments, Price, in_integers};
 use super::rollouts::Rollouts;
@@ -23,7 +24,7 @@ pub(super) struct Problem {
     pub(super) rounded: Vec<u64>,
     pub(super) units: Units,
     /// The samples of each unit, in order.
-    pub(super) members: Vec<Vec<usize>>,
+    pub(super) members: Members,
     /// The class of each unit.
     pub(super) class: Vec<usize>,
     pub(super) classes: usize,
@@ -38,7 +39,7 @@ pub(super) struct Problem {
 #[derive(Debug, Default)]
 struct Unsorted {
     units: Units,
-    members: Vec<Vec<usize>>,
+    members: Members,
     class: Vec<usize>,
 }
 
@@ -66,7 +67,8 @@ impl Problem {
             return Err(refuse(rollouts, &unsorted, unit, limits));
         }
         let drops = if limits.oversize == OversizeSample::Drop { oversize } else { Vec::new() };
-        let mut dropped: Vec<usize> = drops.iter().flat_map(|&unit| unsorted.members[unit].clone()).collect();
+        let mut dropped: Vec<usize> =
+            drops.iter().flat_map(|&unit| unsorted.members.of(unit).iter().copied()).collect();
         dropped.sort_unstable();
         let mut kept = unsorted.without(&drops);
         kept.set_costs(&rounded, price);
@@ -83,19 +85,20 @@ impl Problem {
 impl Unsorted {
     /// The units that are not in a sorted list.
     fn without(self, drops: &[usize]) -> Self {
+        if drops.is_empty() {
+            return self;
+        }
         let kept = |unit: &usize| drops.binary_search(unit).is_err();
         let numbers: Vec<usize> = (0..self.members.len()).filter(kept).collect();
         let of = |values: &[u64]| numbers.iter().map(|&unit| values[unit]).collect();
         let units =
             Units { cost: Vec::new(), tokens: of(&self.units.tokens), samples: of(&self.units.samples) };
         let class = numbers.iter().map(|&unit| self.class[unit]).collect();
-        let mut members = self.members;
-        let members = numbers.iter().map(|&unit| std::mem::take(&mut members[unit])).collect();
-        Self { units, members, class }
+        Self { units, members: self.members.select(&numbers), class }
     }
 
     fn set_costs(&mut self, rounded: &[u64], price: &Price) {
-        let of = |samples: &Vec<usize>| {
+        let of = |samples: &[usize]| {
             let mut moments = Moments::default();
             samples.iter().for_each(|&sample| moments.add(rounded[sample]));
             price.of_samples(moments)
@@ -113,18 +116,17 @@ impl Unsorted {
         let mut first = Vec::new();
         for (unit, &take) in take.iter().enumerate() {
             if take == first.len() {
-                first.push(self.members[unit][0]);
+                first.push(self.members.of(unit)[0]);
             }
         }
         let (units, places) = self.units.sorted();
-        let mut members = self.members;
         Problem {
             rounded,
             units,
             class: places.iter().map(|&place| self.class[place]).collect(),
             classes: self.class.iter().max().map_or(0, |most| most + 1),
             take: places.iter().map(|&place| take[place]).collect(),
-            members: places.iter().map(|&place| std::mem::take(&mut members[place])).collect(),
+            members: self.members.select(&places),
             first,
             dropped,
         }
@@ -136,31 +138,27 @@ impl Unsorted {
 /// # Errors
 /// A group with samples of several classes.
 fn gather(rounded: &[u64], groups: Option<&[usize]>, class: &[usize]) -> Result<Unsorted> {
-    let mut unsorted = Unsorted::default();
-    for (sample, &length) in rounded.iter().enumerate() {
-        let unit = groups.map_or(sample, |groups| groups[sample]);
-        if unit == unsorted.members.len() {
-            unsorted.members.push(Vec::new());
-            unsorted.class.push(class[sample]);
-            unsorted.units.tokens.push(0);
-            unsorted.units.samples.push(0);
+    let members = groups.map_or_else(|| Members::alone(rounded.len()), Members::of_units);
+    let mut units = Units::default();
+    let mut class_of = Vec::with_capacity(members.len());
+    for samples in members.iter() {
+        let first = samples[0];
+        if samples.iter().any(|&sample| class[sample] != class[first]) {
+            return Err(MicroBatchCause::MixedGroup { sample: first as u64 }.into());
         }
-        if unsorted.class[unit] != class[sample] {
-            return Err(MicroBatchCause::MixedGroup { sample: unsorted.members[unit][0] as u64 }.into());
-        }
-        unsorted.members[unit].push(sample);
-        unsorted.units.tokens[unit] += length;
-        unsorted.units.samples[unit] += 1;
+        class_of.push(class[first]);
+        units.tokens.push(samples.iter().map(|&sample| rounded[sample]).sum());
+        units.samples.push(samples.len() as u64);
     }
-    Ok(unsorted)
+    Ok(Unsorted { units, members, class: class_of })
 }
 
 /// The error for a unit that exceeds a micro-batch.
 fn refuse(rollouts: &Rollouts<'_>, unsorted: &Unsorted, unit: usize, limits: Limits) -> crate::Error {
     let Limits { room, multiple_of, .. } = limits;
-    let first = unsorted.members[unit][0];
+    let first = unsorted.members.of(unit)[0];
     let sample = first as u64;
-    match unsorted.members[unit].len() {
+    match unsorted.members.of(unit).len() {
         1 => {
             let length = rollouts.lengths[first];
             MicroBatchCause::Oversize { sample, length, multiple_of, max_tokens: room.tokens }.into()

@@ -92,17 +92,18 @@ impl Description<'_> {
     /// Describes the micro-batches at each index, and the samples that are left.
     pub(super) fn describe(&self, slots: &[Slot], world: u32, left: Vec<usize>) -> MicroBatches {
         let ranks = to_index(u64::from(world));
+        let (samples, micro_batches) = (self.rollouts.lengths.len(), ranks * slots.len());
         let mut found = MicroBatches {
             world_size: world,
             count: slots.len() as u64,
-            index: Vec::with_capacity(self.rollouts.lengths.len()),
-            offsets: vec![0],
-            weight: Vec::new(),
-            inverse: vec![-1; self.rollouts.lengths.len()],
-            tokens: Vec::new(),
-            padded_tokens: Vec::new(),
-            cost: Vec::new(),
-            labels: self.rollouts.labels.map(|_| Vec::new()),
+            index: Vec::with_capacity(samples),
+            offsets: Vec::with_capacity(micro_batches + 1),
+            weight: Vec::with_capacity(samples),
+            inverse: vec![-1; samples],
+            tokens: Vec::with_capacity(micro_batches),
+            padded_tokens: Vec::with_capacity(micro_batches),
+            cost: Vec::with_capacity(micro_batches),
+            labels: self.rollouts.labels.map(|_| Vec::with_capacity(micro_batches)),
             total_labels: self.rollouts.labels.map(|_| 0),
             sequences: 0,
             imbalance: 0.0,
@@ -110,8 +111,9 @@ impl Description<'_> {
             dropped: self.problem.dropped.iter().map(|&sample| sample as u64).collect(),
             left: left.into_iter().map(|sample| sample as u64).collect(),
         };
+        found.offsets.push(0);
         let fillers = self.find_fillers(slots);
-        let mut durations = Vec::with_capacity(ranks * slots.len());
+        let mut durations = Vec::with_capacity(micro_batches);
         for rank in 0..ranks {
             for slot in slots {
                 let moments = self.append(&mut found, &slot.ranks[rank], fillers[slot.class]);
@@ -145,28 +147,29 @@ impl Description<'_> {
         &'s self,
         units: impl Iterator<Item = &'s usize> + 's,
     ) -> impl Iterator<Item = usize> + 's {
-        units.flat_map(|&unit| self.problem.members[unit].iter().copied())
+        units.flat_map(|&unit| self.problem.members.of(unit).iter().copied())
     }
 
     /// Appends a micro-batch; returns what its cost depends on.
     fn append(&self, found: &mut MicroBatches, units: &[usize], filler: usize) -> Moments {
-        let mut samples: Vec<usize> = self.samples(units.iter()).collect();
-        samples.sort_unstable();
-        let is_filled = samples.is_empty();
+        let begin = found.index.len();
+        found.index.extend(self.samples(units.iter()).map(|sample| sample as u64));
+        let is_filled = found.index.len() == begin;
         if is_filled {
-            samples.push(filler);
+            found.index.push(filler as u64);
         }
+        found.index[begin..].sort_unstable();
         let (mut moments, mut tokens, mut labels) = (Moments::default(), 0, 0);
-        for &sample in &samples {
+        for place in begin..found.index.len() {
+            let sample = to_index(found.index[place]);
             moments.add(self.problem.rounded[sample]);
             tokens += u64::from(self.rollouts.lengths[sample]);
             if !is_filled {
                 let own = self.rollouts.labels.map(|labels| u64::from(labels[sample]));
                 labels += own.unwrap_or(0);
                 found.sequences += u64::from(own != Some(0));
-                found.inverse[sample] = i64::try_from(found.index.len()).unwrap_or(i64::MAX);
+                found.inverse[sample] = i64::try_from(place).unwrap_or(i64::MAX);
             }
-            found.index.push(sample as u64);
             found.weight.push(if is_filled { 0.0 } else { 1.0 });
         }
         found.offsets.push(found.index.len() as u64);

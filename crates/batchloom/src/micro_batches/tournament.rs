@@ -48,6 +48,11 @@ impl Tournament {
     /// The bin of the least key that holds at most `tokens` and that `fits` accepts.
     pub(super) fn find(&self, tokens: u64, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best = NONE.0;
+        let (least, _) = self.nodes[1];
+        // The bin of the least key has room as a rule.
+        if least < best && self.nodes[self.leaves + least.2].1 <= tokens && fits(least.2) {
+            return Some(least.2);
+        }
         self.search(1, tokens, &fits, &mut best);
         (best < NONE.0).then_some(best.2)
     }
