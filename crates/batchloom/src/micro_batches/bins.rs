@@ -23,13 +23,10 @@ impl Bins {
 
     /// Bins that hold these units.
     pub(super) fn of(units: &Units, members: Vec<Vec<usize>>) -> Self {
-        let mut bins = Self::new(members.len());
-        for (bin, held) in members.into_iter().enumerate() {
-            for unit in held {
-                bins.put(units, bin, unit);
-            }
-        }
-        bins
+        let sum =
+            |values: &[u64]| members.iter().map(|held| held.iter().map(|&unit| values[unit]).sum()).collect();
+        let (cost, tokens, samples) = (sum(&units.cost), sum(&units.tokens), sum(&units.samples));
+        Self { members, cost, tokens, samples }
     }
 
     /// Adds the bins of another list.

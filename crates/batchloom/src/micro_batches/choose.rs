@@ -79,14 +79,18 @@ const EXCHANGES: usize = 4;
 
 impl Work<'_> {
     /// Divides units, which are in shares, by class.
-    pub(super) fn by_class(&self, shares: &[Vec<usize>]) -> Shares {
+    pub(super) fn by_class(&self, shares: Vec<Vec<usize>>) -> Shares {
+        let width = self.world / shares.len();
+        if self.classes == 1 {
+            return Shares { by_class: vec![shares], width };
+        }
         let of = |class: usize| {
             let mine = |share: &Vec<usize>| {
                 share.iter().copied().filter(|&unit| self.class[unit] == class).collect()
             };
             shares.iter().map(mine).collect()
         };
-        Shares { by_class: (0..self.classes).map(of).collect(), width: self.world / shares.len() }
+        Shares { by_class: (0..self.classes).map(of).collect(), width }
     }
 
     /// Fills the least number of bins, or the number that is wanted. `None` if exactly so many do not suffice.

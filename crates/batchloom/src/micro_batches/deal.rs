@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use super::bins::Bins;
 use super::choose::{Across, Filled, Method, Work};
 use super::differencing::divide;
+use super::lists::Lists;
 use super::options::SyncEvery;
 use super::refine::{Groups, Refinement};
 use super::units::Units;
@@ -122,8 +123,9 @@ impl Work<'_> {
         let (units, room) = (self.units, self.room);
         let refinement =
             Refinement { units, room, moves, partners: PARTNERS, most: EXCHANGES * self.world, stuck: 1 };
-        let groups =
-            Groups { bins: dealt.ranks.clone(), bases: vec![0; self.world], kinds: Some(&dealt.class) };
+        let mut bins = Lists::default();
+        dealt.ranks.iter().for_each(|rank| bins.push(rank));
+        let groups = Groups { bins, bases: &vec![0; self.world], kinds: Some(&dealt.class) };
         refinement.refine(&mut dealt.bins, &groups);
         dealt
     }

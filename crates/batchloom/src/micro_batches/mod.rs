@@ -11,10 +11,10 @@
 //! - costs are compared as integers and ties by number, so the answer is the same on each platform.
 //!
 //! The files, in the order of the work: `planner.rs` has the options and the whole; `rollouts.rs` has the samples, and
-//! `problem.rs` makes `units.rs` of them, which a micro-batch takes whole, with their `members.rs` and the costs of `price.rs`; `choose.rs` finds how many micro-batches each
+//! `problem.rs` makes `units.rs` of them, which a micro-batch takes whole, with the costs of `price.rs`; `choose.rs` finds how many micro-batches each
 //! class needs, and the samples that are left where their number is given; `pack.rs` fills bins under the caps, aiming at
 //! the `levels.rs`, `differencing.rs` divides without caps, `share.rs` gives groups and equal numbers to ranks, `refine.rs`
-//! moves and swaps, `deal.rs` gives bins to ranks; `bound.rs` is what no plan can beat, `result.rs` the answer.
+//! moves and swaps, `deal.rs` gives bins to ranks, `lists.rs` keeps members together; `bound.rs` is what no plan can beat, `result.rs` the answer.
 
 mod bins;
 mod bound;
@@ -23,7 +23,7 @@ mod deal;
 mod differencing;
 mod error;
 mod levels;
-mod members;
+mod lists;
 mod options;
 mod pack;
 mod planner;

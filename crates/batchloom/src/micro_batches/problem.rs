@@ -1,7 +1,7 @@
 //! `Problem`: the samples of a call as units in order, checked, and what is dropped.
 
 use super::error::MicroBatchCause;
-use super::members::Members;
+use super::lists::Lists;
 use super::options::{OversizeSample, Whole};
 use super::price::{Moments, Price, in_integers};
 use super::rollouts::Rollouts;
@@ -24,7 +24,7 @@ pub(super) struct Problem {
     pub(super) rounded: Vec<u64>,
     pub(super) units: Units,
     /// The samples of each unit, in order.
-    pub(super) members: Members,
+    pub(super) members: Lists,
     /// The class of each unit.
     pub(super) class: Vec<usize>,
     pub(super) classes: usize,
@@ -39,7 +39,7 @@ pub(super) struct Problem {
 #[derive(Debug, Default)]
 struct Unsorted {
     units: Units,
-    members: Members,
+    members: Lists,
     class: Vec<usize>,
 }
 
@@ -138,7 +138,7 @@ impl Unsorted {
 /// # Errors
 /// A group with samples of several classes.
 fn gather(rounded: &[u64], groups: Option<&[usize]>, class: &[usize]) -> Result<Unsorted> {
-    let members = groups.map_or_else(|| Members::alone(rounded.len()), Members::of_units);
+    let members = groups.map_or_else(|| Lists::alone(rounded.len()), Lists::of_places);
     let mut units = Units::default();
     let mut class_of = Vec::with_capacity(members.len());
     for samples in members.iter() {

@@ -5,6 +5,7 @@
 //! by cost, so the best partner of a unit is found by a binary search.
 
 use super::bins::Bins;
+use super::lists::Lists;
 use super::units::{Room, Units};
 
 /// The way in which groups are brought together.
@@ -26,17 +27,17 @@ pub(super) struct Refinement<'a> {
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
     /// The bins of each group.
-    pub(super) bins: Vec<Vec<usize>>,
+    pub(super) bins: Lists,
     /// The base of each group, from which its cost is counted.
-    pub(super) bases: Vec<u64>,
+    pub(super) bases: &'a [u64],
     /// The kind of each bin: units go from bins to bins of the same kind. None where all are alike.
     pub(super) kinds: Option<&'a [usize]>,
 }
 
-impl Groups<'_> {
+impl<'a> Groups<'a> {
     /// Each bin as a group.
-    pub(super) fn single(bases: &[u64]) -> Self {
-        Self { bins: (0..bases.len()).map(|bin| vec![bin]).collect(), bases: bases.to_vec(), kinds: None }
+    pub(super) fn single(bases: &'a [u64]) -> Self {
+        Self { bins: Lists::alone(bases.len()), bases, kinds: None }
     }
 
     fn are_alike(&self, bin: usize, other: usize) -> bool {
@@ -130,7 +131,7 @@ impl Refinement<'_> {
                     bins.samples[bin] + self.units.samples[unit],
                 )
         };
-        let to = groups.bins[low].iter().copied().find(|&bin| fits(bin))?;
+        let to = groups.bins.of(low).iter().copied().find(|&bin| fits(bin))?;
         Some(Exchange { gain: cost.min(gap - cost), low, given, to, taken: None })
     }
 
@@ -176,7 +177,7 @@ struct State {
 
 impl State {
     fn new(units: &Units, bins: &Bins, groups: &Groups<'_>) -> Self {
-        let held = |group: &Vec<usize>| {
+        let held = |group: &[usize]| {
             let with_bin = |&bin: &usize| bins.members[bin].iter().map(move |&unit| (unit, bin));
             let mut held: Vec<Held> = group.iter().flat_map(with_bin).collect();
             held.sort_unstable();
@@ -184,7 +185,7 @@ impl State {
         };
         let held: Vec<_> = groups.bins.iter().map(held).collect();
         let of = |held: &Vec<Held>| held.iter().map(|&(unit, _)| units.cost[unit]).sum::<u64>();
-        let cost: Vec<u64> = held.iter().zip(&groups.bases).map(|(held, base)| base + of(held)).collect();
+        let cost: Vec<u64> = held.iter().zip(groups.bases).map(|(held, base)| base + of(held)).collect();
         let mut order: Vec<usize> = (0..cost.len()).collect();
         order.sort_unstable_by_key(|&group| (cost[group], group));
         Self { cost, held, order }

@@ -1,5 +1,6 @@
 //! `Units`: what a micro-batch takes whole, a sample or a group, from the costliest to the cheapest.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Things with a cost and a size, by number: the costliest first, among equals the longest, then the oldest.
@@ -29,11 +30,11 @@ impl Room {
 impl Units {
     /// Puts units in order; returns for each number its place among those given.
     pub(super) fn sorted(&self) -> (Self, Vec<usize>) {
-        let mut places: Vec<usize> = (0..self.cost.len()).collect();
-        places.sort_unstable_by(|&one, &other| {
-            let key = |place: usize| (self.cost[place], self.tokens[place]);
-            key(other).cmp(&key(one)).then(one.cmp(&other))
-        });
+        let keys = self.cost.iter().zip(&self.tokens).enumerate();
+        let mut keys: Vec<_> =
+            keys.map(|(place, (&cost, &tokens))| (Reverse(cost), Reverse(tokens), place)).collect();
+        keys.sort_unstable();
+        let places: Vec<usize> = keys.into_iter().map(|(_, _, place)| place).collect();
         let of = |values: &[u64]| places.iter().map(|&place| values[place]).collect();
         (Self { cost: of(&self.cost), tokens: of(&self.tokens), samples: of(&self.samples) }, places)
     }

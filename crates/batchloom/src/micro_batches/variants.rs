@@ -30,14 +30,14 @@ impl Work<'_> {
         match self.across {
             Across::Free => self.find_free(chosen, wanted),
             Across::Swaps => {
-                let largest = self.by_class(&share_out(self.units, take, chosen, self.world, equal));
-                let even = self.by_class(&share_by_difference(self.units, chosen, self.world));
+                let largest = self.by_class(share_out(self.units, take, chosen, self.world, equal));
+                let even = self.by_class(share_by_difference(self.units, chosen, self.world));
                 let plans =
                     [(&largest, Method::Largest), (&even, Method::Largest), (&even, Method::Differencing)];
                 self.keep_best(plans.map(|(shares, method)| self.plan(shares, wanted, method)))
             }
             Across::Nothing => {
-                let shares = self.by_class(&share_out(self.units, take, chosen, self.world, equal));
+                let shares = self.by_class(share_out(self.units, take, chosen, self.world, equal));
                 let plans = [Method::Largest, Method::Differencing];
                 self.keep_best(plans.map(|method| self.plan(&shares, wanted, method)))
             }
@@ -46,7 +46,7 @@ impl Work<'_> {
 
     /// The best plan where a unit may be on any rank.
     fn find_free(&self, chosen: &[usize], wanted: Wanted) -> Option<Vec<Slot>> {
-        let all = self.by_class(&[chosen.to_vec()]);
+        let all = self.by_class(vec![chosen.to_vec()]);
         let first = self.plan(&all, wanted, Method::Largest)?;
         let close = self.bound(&all, chosen) * CLOSE_ENOUGH;
         let is_close = |plan: &Ranked| plan.0.1 as f64 <= close;
@@ -65,7 +65,7 @@ impl Work<'_> {
 
     /// A plan of shares that are even by differencing, each divided by differencing.
     fn plan_even_shares(&self, chosen: &[usize], wanted: Wanted) -> Option<Ranked> {
-        let even = self.by_class(&share_by_difference(self.units, chosen, self.world));
+        let even = self.by_class(share_by_difference(self.units, chosen, self.world));
         self.plan(&even, wanted, Method::Differencing)
     }
 
