@@ -22,6 +22,8 @@ BIN = Path(sys.executable).parent
 LICENCES = ("LICENSE-APACHE", "LICENSE-MIT")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 MEGABYTE = 1_000_000
+# The profile with which scripts/test compiled the extension, which is used again here.
+PROFILE = os.environ.get("BATCHLOOM_PROFILE", "release")
 # The endings of what a source distribution may hold.
 SOURCES = {".rs", ".py", ".pyi", ".toml", ".md", ".lock", ".typed", ".html", ".txt", ""}
 
@@ -63,7 +65,7 @@ def run(*command, **environment):
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     manifest = ROOT / "python" / "Cargo.toml"
-    run(BIN / "maturin", "build", "--release", "--quiet", "-i", sys.executable, "-m", manifest, "--out", folder)
+    run(BIN / "maturin", "build", "--profile", PROFILE, "--quiet", "-i", sys.executable, "-m", manifest, "--out", folder)
     (path,) = folder.glob("*.whl")
     return path
 
@@ -84,8 +86,9 @@ def look_after_installing(package, python, folder):
     # the workspace has compiled of others is used again.
     quick = {
         "CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")),
-        "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
-        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+        f"CARGO_PROFILE_{PROFILE.upper()}_OPT_LEVEL": "0",
+        f"CARGO_PROFILE_{PROFILE.upper()}_CODEGEN_UNITS": "16",
+        "MATURIN_PEP517_ARGS": f"--profile {PROFILE}",
     }
     run(BIN / "uv", "pip", "install", "--quiet", "--python", installed, package, **quick)
     return json.loads(run(installed, "-I", "-c", LOOK))
