@@ -360,7 +360,7 @@ class WindowViews:
         collator = self._source.collator(self._resident, self._options)
         places = self._windows.rows(steps.indices())
         rows, missing = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
-        return self._cut_patches(collator.fields(rows, missing)) + self.marks(steps)
+        return self._cut_patches(collator.fields([rows, missing])) + self.marks(steps)
 
     def _cut_patches(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]

@@ -41,7 +41,9 @@ def count(windows: ArrayWindows, batch_size: int) -> WindowStats:
     spans, shape = windows.spans.values(), windows.shape
     arrays = windows.cut_arrays
     covered = (batch_size - 1) * shape.stride + shape.span
+    found = windows.found.values()
     window = sum(span.steps.count * span.field.row_bytes for span in spans)
+    window += sum(each.count * each.field.row_bytes for each in found)
     row = sum(field.row_bytes for field in arrays)
     return WindowStats(
         windows=different,
@@ -49,7 +51,7 @@ def count(windows: ArrayWindows, batch_size: int) -> WindowStats:
         series=series,
         padded_series=padded,
         series_without_windows=without,
-        series_bytes=sum(len(field.tensor) * field.row_bytes for field in arrays),
+        series_bytes=sum(len(field.tensor) * field.row_bytes for field in (*arrays, *(each.field for each in found))),
         stacked_bytes=samples * window,
         gathered_bytes=batch_size * window,
         viewed_bytes=covered * row,
