@@ -325,8 +325,8 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None, unit
         row = int(late[0])
         kind = "the same time as" if times[row] == times[row - 1] else "an earlier time than"
         raise DataError(
-            f"{where(row, offsets, ids, unit)} has {kind} the {unit} before it: {times[row]} after {times[row - 1]}; expected "
-            "time to grow within a series: sort by id and time, and drop duplicates"
+            f"{where(row, offsets, ids, unit)} has {kind} the {unit} before it: {times[row]} after {times[row - 1]}; "
+            "expected time to grow within a series: sort by id and time, and drop duplicates"
         )
 
 

@@ -146,13 +146,22 @@ class ArrayWindows:
     def names(self) -> tuple[str, ...]:
         """The names of the fields of a batch, in order."""
         index = ["index"] if self.shape.index else []
-        return (*self.spans, *self.masks, *self._found_names, *self.looked_up, *index)
+        return (*self.spans, *self.beside, *index)
 
     @property
-    def _found_names(self) -> list[str]:
-        """The names of the fields of rows that the engine finds, each before its mask."""
-        names = ((name, each.mask) for name, each in self.found.items())
-        return [name for pair in names for name in pair if name is not None]
+    def beside(self) -> dict[str, str | None]:
+        """The names of the fields that are not cut, in order: masks, found rows with their masks, looked-up fields.
+
+        Each has the framework of its array; ``None`` for the framework of batches.
+        """
+        beside: dict[str, str | None] = dict.fromkeys(self.masks)
+        for name, each in self.found.items():
+            beside[name] = each.field.framework
+            if each.mask is not None:
+                beside[each.mask] = each.field.framework
+        return beside | {
+            name: None if each.field is None else each.field.framework for name, each in self.looked_up.items()
+        }
 
     @property
     def framework(self) -> str:
@@ -161,8 +170,26 @@ class ArrayWindows:
 
     @property
     def are_strided(self) -> bool:
-        """``True`` if every field holds steps at equal distances, so that a view of an array can hold them."""
-        return not self.found and all(span.steps.are_strided for span in self.spans.values())
+        """``True`` if every field that is cut holds steps at equal distances, so that a view can hold them."""
+        return all(span.steps.are_strided for span in self.spans.values())
+
+    @property
+    def are_views(self) -> bool:
+        """``True`` if batches of neighbours are best made as views, beside which found rows are copied in turn.
+
+        Found rows that are the larger part of a window are better copied ahead, by the threads of the engine.
+        """
+        return self.are_strided and self.found_bytes <= self.cut_bytes
+
+    @property
+    def cut_bytes(self) -> int:
+        """The bytes of the steps of a window."""
+        return sum(span.steps.count * span.field.row_bytes for span in self.spans.values())
+
+    @property
+    def found_bytes(self) -> int:
+        """The bytes of the found rows of a window."""
+        return sum(each.count * each.field.row_bytes for each in self.found.values())
 
     @property
     def padded(self) -> bool:

@@ -1,5 +1,7 @@
 //! Windows of time series.
 
+use std::collections::BTreeMap;
+
 use batchloom::dataset::{
     Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, Missing, Tick, Timed, WindowShape,
     WindowSteps,
@@ -128,6 +130,21 @@ impl Windows {
     fn timed_rows(&self, windows: &Tensor) -> PyResult<Tensor> {
         let windows: Vec<u64> = steps(windows)?.into_iter().map(|window| window as u64).collect();
         self.0.timed_rows(&windows).map(Tensor).map_err(|error| raise(&error))
+    }
+
+    /// The fields with times of their own of a batch of some windows: for each its rows and its mask.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
+    fn form_timed(
+        &self,
+        py: Python<'_>,
+        windows: &Tensor,
+        pad_values: BTreeMap<String, Vec<u8>>,
+        edges: Vec<String>,
+    ) -> PyResult<Vec<Tensor>> {
+        let windows: Vec<u64> = steps(windows)?.into_iter().map(|window| window as u64).collect();
+        let pad_values: Vec<_> = pad_values.into_iter().collect();
+        let formed = detach(py, || self.0.form_timed(&windows, pad_values, edges));
+        Ok(formed.map_err(|error| raise(&error))?.into_iter().map(Tensor).collect())
     }
 
     /// The same windows with the number of the series, the step `anchor`, and the number of each.

@@ -1,5 +1,6 @@
 """Rows with times of their own, by definition: for each sample and each offset, a look at every row."""
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import batchloom as bl
@@ -41,7 +42,7 @@ class Clock:
         times = [shown(each, self.kind, fine=False) for each in self.times]
         whole = numpy.concatenate(times) if times else times
         if as_list and isinstance(values, numpy.ndarray):
-            given = [values[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)], times
+            given = [values[a:b] for a, b in itertools.pairwise(ends)], times
         else:
             given = (values, ends), (whole, ends)
         tolerance = None if self.tolerance is None else distance(self.tolerance, self.kind)
@@ -119,7 +120,7 @@ class Clocked:
         """The rows of a batch, and its mask."""
         rows = numpy.array([self.rows(place, bounds, pad) for place in places], numpy.int64)
         wide = rows.reshape(*rows.shape, *(1 for _ in self.clock.width)) * numpy.ones(self.clock.width, numpy.int64)
-        exists = numpy.array([self.rows(place, bounds, -10**6) for place in places]) > 0
+        exists = numpy.array([self.rows(place, bounds, -(10**6)) for place in places]) > 0
         return wide, exists
 
     def missing(self):
@@ -132,7 +133,9 @@ class Clocked:
 
 
 def growing(least, most):
-    return st.lists(st.integers(-25, 25), min_size=least, max_size=most, unique=True).map(lambda all: tuple(sorted(all)))
+    return st.lists(st.integers(-25, 25), min_size=least, max_size=most, unique=True).map(
+        lambda all: tuple(sorted(all))
+    )
 
 
 @st.composite

@@ -67,8 +67,8 @@ def to_ticks(label: str, values: Array, clock: str) -> Array:
             far = (values > EXACT) | (values < -EXACT) if values.dtype.itemsize == 8 else numpy.zeros(1, bool)
             if far.any():
                 raise DataError(
-                    f"{label} has {values[far.argmax()]}, which no float holds exactly beside the other times or offsets, "
-                    "which are floats; expected integers for all, or smaller ones"
+                    f"{label} has {values[far.argmax()]}, which floats do not hold exactly, and other times or offsets "
+                    "are floats; expected integers for all, or smaller ones"
                 )
         ticks = _convert(label, values, numpy.dtype(numpy.float64))
     return numpy.require(ticks, requirements=["C", "A"])

@@ -32,33 +32,33 @@ class Timed:
 
     Rows are found when a batch is formed, by a binary search in the times of the series: no row number is stored.
     ``values`` is borrowed, and so is an array ``times`` of int64 or float64, or of datetimes in the finest unit of all;
-    lists and other types are copied once. Batches of such fields are copies, in every order.
+    lists and other types are copied once.
 
     **Exactness.** Integers and datetimes are compared exactly, whatever their units. If any time or offset is a
-    fraction, all times are float64, and comparisons are on the float64 sum of time and offset: ``0.3 - 0.1`` is less than
-    ``0.2``, so ``"last"`` takes the row before the row at ``0.2``. Where clocks share ticks, give integers (as
+    fraction, all times are float64, and comparisons are on the float64 sum of time and offset: ``0.3 - 0.1`` is less
+    than ``0.2``, so ``"last"`` takes the row before the row at ``0.2``. Where clocks share ticks, give integers (as
     milliseconds) or datetimes, or take ``"nearest"``. Integers above ``2**53`` beside fractions are an error.
 
-    **Parts of a split** find no row from the time at which the part ends: a part never sees later rows, also for offsets
-    that reach beyond it. Where windows may reach back before a part (``reach_back``, windows with a horizon), so do
-    offsets, as far as rows go. Other windows find no row before the first step of their part. The ends of a series
-    itself hide no row.
+    **Parts of a split** find no row from the time at which the part ends, for any offset: a part never sees later rows.
+    Where inputs may reach back before a part (``reach_back`` and a horizon), so do offsets, as far as there are rows.
+    Other windows find no row before the first step of their part. The ends of a series itself hide no row.
 
     Args:
         values: The rows, ``[rows, ...]``, in the forms that series have: an array, a list of arrays with one for each
-            series, ``(values, offsets)``, or an Arrow column of lists. As many series as the dataset has; a series may
-            have no row.
-        times: The time of each row, in the same forms: numbers or datetimes as in ``time=`` of the dataset, in the same
-            unit if they are numbers, with a time zone if those have one. They grow within a series.
+            series, ``(values, offsets)``, or an Arrow column of lists. There are as many series as the dataset has; a
+            series may have no row.
+        times: The time of each row, in the same forms: numbers in the unit of ``time=`` of the dataset, or datetimes
+            of any unit, with a time zone if those have one. They grow within a series.
         offsets: The distances from the time of a sample, in any order: numbers in the unit of the times, or timedeltas
             (of ``datetime``, NumPy or pandas) for datetimes.
-        match: ``"last"``: the last row at the time or before it, which is never of the future of it. ``"nearest"``: the
-            row that is closest to it; of two that are as close, the earlier one.
+        match: ``"last"``: the last row at the time or before it, so no row of its future. ``"nearest"``: the row that
+            is closest to it; of two that are as close, the earlier one.
         tolerance: The greatest distance of a valid row; ``None`` for any.
-        missing: ``"error"``: a row that a sample lacks is an error of the dataset, or of the part of a split. The
-            check takes a look at each sample if there is a tolerance. ``"pad"``: it is zeros, or what ``pad_value=`` of a
-            loader or ``bl.Field(pad=...)`` puts there (``"edge"`` repeats the row without the tolerance, or the
-            first row of the series), and batches hold a mask, ``image_mask`` for ``image``, ``[batch, offsets]``.
+        missing: The treatment of rows that a sample lacks. ``"error"``: the dataset is not made, nor is the part of a
+            split. With a tolerance, this takes a look at every sample. ``"pad"``: they are zeros, or what
+            ``pad_value=`` of a loader or ``bl.Field(pad=...)`` puts there (``"edge"`` repeats the row without the
+            tolerance, or the first row of the series), and batches hold a mask, ``image_mask`` for ``image``,
+            ``[batch, offsets]``.
 
     Raises:
         ArgumentError: No offset, or one that is no finite number or timedelta; a tolerance that is negative; an unknown

@@ -113,7 +113,8 @@ def read_timed(given: Any, timeline: Timeline, ids: list[Any] | None, taken: Col
             raise ArgumentError(f"timed names a field {name!r}; expected a text")
         if not isinstance(timed, Timed):
             raise ArgumentError(
-                f"timed has a {type(timed).__name__} for {name!r}; expected a bl.Timed, as bl.Timed(values, times, offsets)"
+                f"timed has a {type(timed).__name__} for {name!r}; expected a bl.Timed, "
+                "as bl.Timed(values, times, offsets)"
             )
         own = [name, mask_name(name)] if timed.missing == "pad" else [name]
         for each in (each for each in own if each in names):
@@ -133,7 +134,7 @@ def _read_field(name: str, timed: Timed, timeline: Timeline, ids: list[Any] | No
     values, series = read_steps(name, timed.values)
     if len(series) != len(timeline.offsets):
         raise DataError(
-            f"field {name} has rows of {len(series) - 1} series, and the dataset has {len(timeline.offsets) - 1} series; "
+            f"field {name} has rows of {len(series) - 1} series, and the dataset has {len(timeline.offsets) - 1}; "
             "expected rows of each: a list with an array for each series, which may be empty"
         )
     label = f"times of field {name}"
@@ -180,6 +181,8 @@ def _read_times(name: str, given: Any, series: Array, steps: Array) -> Array:
             times = numpy.concatenate(parts) if parts else steps[:0]
         elif isinstance(given, tuple) and len(given) == 2:
             times, own = frames.moments(given[0]), read_plain(label, given[1], "offsets")
+            if own.ndim == 1 and own.dtype.kind in "iu" and own.size:
+                times, own = times[int(own[0]) : int(own[-1])], own - own[0]
         elif is_arrow(given) and not _native.are_rows(given) and not frames.is_frame(given) and is_variable(given):
             lists = variable("times", given)
             times, own = numpy.asarray(lend(lists.values.tensor, "numpy")), lists.offsets
@@ -188,10 +191,8 @@ def _read_times(name: str, given: Any, series: Array, steps: Array) -> Array:
     except Error as error:
         raise type(error)(f"{label}: {error}") from None
     if own is not None and not numpy.array_equal(own, series):
-        raise DataError(
-            f"{label} are of series of lengths {numpy.diff(own).tolist()[:8]}; expected {numpy.diff(series).tolist()[:8]}, "
-            "a time for each row"
-        )
+        lengths, expected = ([*numpy.diff(each)[:8].tolist()] for each in (own, series))
+        raise DataError(f"{label} are of series of lengths {lengths}; expected {expected}, a time for each row")
     if len(times) != series[-1]:
         raise DataError(f"{label} are {len(times)}; expected {series[-1]}, a time for each row")
     return times if len(times) else steps[:0]
@@ -209,11 +210,11 @@ def _kind_of(times: Array) -> str:
 def _require_kind(name: str, timed: Timed, times: Array, timeline: Timeline) -> None:
     """Refuse times or offsets of another kind than the times of steps."""
     assert timeline.times is not None
-    kinds = [
-        "datetimes" if each.dtype.kind == "M" else "numbers" for each in (times, timeline.times)
-    ]
+    kinds = ["datetimes" if each.dtype.kind == "M" else "numbers" for each in (times, timeline.times)]
     if kinds[0] != kinds[1]:
-        raise DTypeError(f"times of field {name} are {kinds[0]}, and time= has {kinds[1]}; expected {kinds[1]} for both")
+        raise DTypeError(
+            f"times of field {name} are {kinds[0]}, and time= has {kinds[1]}; expected {kinds[1]} for both"
+        )
     given = timed.times[0] if isinstance(timed.times, tuple) and len(timed.times) == 2 else timed.times
     if len(times) and frames.has_zone(given) != timeline.zoned:
         has, expected = ("no", "a time zone") if timeline.zoned else ("a", "no time zone")
@@ -227,7 +228,11 @@ def _require_kind(name: str, timed: Timed, times: Array, timeline: Timeline) -> 
 
 
 def require_rows(
-    windows: _native.Windows, fields: Mapping[str, TimedField], timeline: Timeline, ids: list[Any] | None, part: str = ""
+    windows: _native.Windows,
+    fields: Mapping[str, TimedField],
+    timeline: Timeline,
+    ids: list[Any] | None,
+    part: str = "",
 ) -> None:
     """Check that windows lack no row of a field in which that is an error.
 

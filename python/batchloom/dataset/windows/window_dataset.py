@@ -29,9 +29,9 @@ from batchloom.dataset.windows.series import Series
 from batchloom.dataset.windows.shape_arguments import read_shape
 from batchloom.dataset.windows.sliding import slide
 from batchloom.dataset.windows.stats import WindowStats, count
+from batchloom.dataset.windows.time_split import read_ends, read_origin
 from batchloom.dataset.windows.timed import Timed
 from batchloom.dataset.windows.timed_field import require_rows
-from batchloom.dataset.windows.time_split import read_ends, read_origin
 from batchloom.dataset.windows.window_options import WindowAttributes, WindowOptions
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, RangeError, many
@@ -67,7 +67,8 @@ class WindowDataset(Dataset[Form], WindowAttributes):
 
     Masks, and what ``index`` adds, are the extras of a batch: ``extras=`` of a loader chooses among them.
 
-    With ``past``, ``future``, ``labels``, ``static``, ``timed``, ``index`` or ``offsets``, a batch is a dict with these by name.
+    With ``past``, ``future``, ``labels``, ``static``, ``timed``, ``index`` or ``offsets``, a batch is a dict with these
+    by name.
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``). Windows overlap in memory: a write in place
     changes other windows, and the series. NumPy's are read-only; torch has no read-only tensors, so do not write to
@@ -485,7 +486,7 @@ class WindowSamples(StoredSamples):
         return windows if self.selection is None else windows.select(self.selection)
 
     def within(self, whole: Array, native: _native.Windows, reach_back: bool, name: str = "") -> WindowSamples:
-        """Return the windows in a range of each series; ``whole`` are the ranges of these windows, ``name`` the part."""
+        """Return the windows in a range of each series, which may have a name; ``whole`` are the ranges of these."""
         ranges, series = ranges_of(native), self.series
         series.timeline.require_no_look_ahead(ranges)
         if series.timed:
@@ -530,7 +531,7 @@ class WindowSamples(StoredSamples):
 
     @override
     def windows(self, documents: bool) -> ArrayWindows | None:
-        return self.array_windows if self.array_windows.are_strided else None
+        return self.array_windows if self.array_windows.are_views else None
 
     @override
     def device_data(self) -> DeviceData:

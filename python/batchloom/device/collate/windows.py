@@ -110,24 +110,28 @@ class Windows:
 
     def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the windows of each field, and cut them into batches."""
-        sizes = samples(outline.runs)
-        fields: list[Sequence[Any]] = [split(field, sizes) for field in self.fields(arrived[0])]
+        sizes, numbers = samples(outline.runs), arrived[0]
+        whole = self.fields(numbers[0], numbers[1], numbers[2:])
+        fields: list[Sequence[Any]] = [split(field, sizes) for field in whole]
         return fields + split_marks(arrived, outline, self._marks)
 
-    def fields(self, numbers: torch.Tensor | list[torch.Tensor]) -> list[torch.Tensor]:
+    def fields(
+        self, rows: torch.Tensor, missing: torch.Tensor, found: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
         """Return all fields of windows.
 
         Args:
-            numbers: The first row of each window, the steps before it that its series lacks, and the rows of each place
-                of each field of ``found``: ``[numbers, windows]``.
+            rows: The first row of each window that exists.
+            missing: The steps before it that its series lacks.
+            found: The rows of each place of each field of found rows, ``[places, windows]``; ``None`` without such.
         """
-        window = _Window(numbers[0], numbers[1], self._places, self._ends)
+        window = _Window(rows, missing, self._places, self._ends)
         arrays = [_take_steps(window, step_range) for step_range in self._step_ranges]
         arrays += [window.exist(steps) for steps in self._masks]
-        first = 2
         for each in self._found:
-            arrays += _take_found(each, numbers[first : first + each.count].T)
-            first += each.count
+            assert found is not None
+            arrays += _take_found(each, found[: each.count].T)
+            found = found[each.count :]
         return arrays + [window.look_up(each) for each in self._looked_up]
 
 
@@ -211,7 +215,8 @@ def _take_found(found: FoundSteps, rows: torch.Tensor) -> list[torch.Tensor]:
 
     Args:
         found: The field.
-        rows: The rows, ``[windows, places]``: -1 where there is none, and -2 less the nearest row where only that exists.
+        rows: The rows, ``[windows, places]``; -1 where there is none, and -2 less the nearest row where only that
+            exists.
     """
     source, exists = found.fetch(), rows >= 0
     if found.padding is None:

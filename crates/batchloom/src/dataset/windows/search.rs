@@ -90,22 +90,22 @@ mod sealed {
 fn count_until<T: Tick>(times: &[T], moment: T::Moment, guess: usize) -> usize {
     let is_past = |place: usize| times[place].moment() <= moment;
     let (guess, mut step) = (guess.min(times.len()), 1);
-    // The answer lies between `low` and `high`.
-    let (mut low, mut high) = (guess, guess);
-    if guess < times.len() && is_past(guess) {
-        low = guess + 1;
+    // The answer lies between both.
+    let (low, high) = if guess < times.len() && is_past(guess) {
+        let mut low = guess + 1;
         while low + step < times.len() && is_past(low + step) {
             low += step + 1;
             step *= 2;
         }
-        high = times.len().min(low + step);
+        (low, times.len().min(low + step))
     } else {
+        let mut high = guess;
         while high >= step && !is_past(high - step) {
             high -= step;
             step *= 2;
         }
-        low = high.saturating_sub(step);
-    }
+        (high.saturating_sub(step), high)
+    };
     low + times[low..high].partition_point(|time| time.moment() <= moment)
 }
 

@@ -12,7 +12,7 @@ use super::WindowDataset;
 use super::error::{TimedCause, WindowsCause};
 use super::places::Windows;
 use super::search::{Match, Search, Tick};
-use crate::collate::{FindRows, Form, Found, FoundMask, FoundRows, WindowPlace, WindowSteps};
+use crate::collate::{FindRows, Form, Found, FoundMask, FoundRows, Members, Taken, WindowPlace, WindowSteps};
 use crate::dataset::collation::CollateOptions;
 use crate::tensor::error::TensorCause;
 use crate::{ChunkedTensor, Result, Tensor, memory};
@@ -469,6 +469,38 @@ impl WindowDataset {
             first += finder.count();
         }
         Tensor::from_vec(numbers, &[places, windows.len()])
+    }
+
+    /// The fields with times of their own of a batch of some windows: for each its rows and its mask, with these elements
+    /// in place of missing rows, or the nearest ones.
+    ///
+    /// # Errors
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such window; [`Kind::Argument`](crate::Kind::Argument) if the
+    /// bytes of a padding value are not those of an element; [`Kind::Memory`](crate::Kind::Memory).
+    #[doc(hidden)]
+    pub fn form_timed(
+        &self,
+        windows: &[u64],
+        pad_values: Vec<(String, Vec<u8>)>,
+        edges: Vec<String>,
+    ) -> Result<Vec<Tensor>> {
+        windows.iter().try_for_each(|&window| self.place(window).map(drop))?;
+        let pad_values = pad_values.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let options = CollateOptions { pad_values, pad_edges: edges, ..CollateOptions::default() };
+        let members = Members::of_samples(Taken::as_stored(windows), 0);
+        let mut tensors = Vec::new();
+        for (field, finder) in self.timed.iter().zip(self.finders()) {
+            let rows = field.forms(&finder, &options)?.remove(0).1;
+            for form in [&*rows, &FoundMask(finder)] {
+                let shape = form.shape(&members);
+                let bytes = shape.iter().product::<usize>().saturating_mul(form.dtype().size());
+                let mut target = memory::reserve(bytes)?;
+                target.resize(bytes, 0);
+                form.fill(&members, 0..members.count, &mut target)?;
+                tensors.push(Tensor::from_bytes(target.into(), form.dtype(), &shape)?);
+            }
+        }
+        Ok(tensors)
     }
 
     /// The finder of each field with times of its own.
