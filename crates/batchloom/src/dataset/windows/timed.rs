@@ -4,7 +4,7 @@
 //! Promises: a row is found by exact comparisons when a batch is formed, and no index of rows is stored. A part of a split
 //! finds what the same series would hold if they ended with the part: no row from its end on.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::WindowDataset;
 use super::error::{TimedCause, WindowsCause};
 use super::places::Windows;
 use super::search::{Match, Search, Tick};
+use crate::brief::Brief;
 use crate::collate::{FindRows, Form, Found, FoundMask, FoundRows, Members, Taken, WindowPlace, WindowSteps};
 use crate::dataset::collation::CollateOptions;
 use crate::tensor::error::TensorCause;
@@ -50,7 +51,7 @@ pub enum Missing {
 /// assert_eq!((sample[1].0.as_str(), sample[1].1.as_slice::<u8>()), ("frame", Some(&[1, 2][..])));
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Timed<T> {
     steps: Tensor,
     times: Tensor,
@@ -59,6 +60,20 @@ pub struct Timed<T> {
     search: Search<T>,
     missing: Missing,
     anchor: Option<usize>,
+}
+
+impl<T: Debug> Debug for Timed<T> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Timed")
+            .field("times", &self.times)
+            .field("series", &Brief(&self.series))
+            .field("offsets", &Brief(&self.offsets))
+            .field("search", &self.search)
+            .field("missing", &self.missing)
+            .field("anchor", &self.anchor)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Tick> Timed<T> {
@@ -144,7 +159,7 @@ impl<T: Tick> Timed<T> {
 }
 
 /// A clock, whatever numbers it shows.
-trait Clock: Debug + Send + Sync {
+trait Clock: Send + Sync {
     /// The number of offsets.
     fn count(&self) -> usize;
 
