@@ -1,4 +1,4 @@
-//! Rows with times of their own against a look at every row (L1, L8, L9): whole, in parts of a split, as index tables.
+//! Rows with separate times against a look at every row (L1, L8, L9): whole, in parts of a split, as index tables.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::errors::refused;
 
-/// Series with steps at growing times, and rows with times of their own.
+/// Series with steps at growing times, and rows with separate times.
 #[derive(Debug, Clone)]
 struct Clocks {
     steps: Vec<Vec<i64>>,
@@ -227,7 +227,7 @@ fn clocks_that_make_no_sense_are_refused() {
     refused(whole().timed("row", values(), wrong), Kind::Type, &["float64"]);
     let found = add(clock(vec![0, 1, 2], &[0, 1, 3])).unwrap();
     refused(found.clone().timed_mask("x", "row"), Kind::Data, &["x"]);
-    refused(found.clone().timed_mask("mask", "x"), Kind::Argument, &["field x has no times of its own"]);
+    refused(found.clone().timed_mask("mask", "x"), Kind::Argument, &["field x has no separate times"]);
     refused(found.timed("row", values(), clock(vec![0, 1, 2], &[0, 1, 3])), Kind::Data, &["row"]);
 }
 

@@ -87,7 +87,7 @@ impl Windows {
         })
     }
 
-    /// The same windows with a field of rows with times of their own: int64 or float64, as all ticks are.
+    /// The same windows with a field of rows with separate times: int64 or float64, as all ticks are.
     #[pyo3(signature = (name, values, steps, times, series, offsets, *, tolerance, r#match, pads, anchor))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one field")]
     fn with_timed(
@@ -132,7 +132,7 @@ impl Windows {
         self.0.timed_rows(&windows).map(Tensor).map_err(|error| raise(&error))
     }
 
-    /// The fields with times of their own of a batch of some windows: for each its rows and its mask.
+    /// The fields with separate times of a batch of some windows: for each its rows and its mask.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
     fn form_timed(
         &self,
@@ -253,7 +253,7 @@ impl Windows {
     }
 }
 
-/// What the rows of a field with times of their own are found by, beside its arrays.
+/// The options of a field with separate times, beside its arrays.
 struct Rule<'a> {
     matching: &'a str,
     pads: bool,

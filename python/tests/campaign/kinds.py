@@ -363,7 +363,7 @@ def slid(random):
 
 
 def clocked(random, shape):
-    """Rows with times of their own beside the windows of a shape, in any unit."""
+    """Rows with separate times beside the windows of a shape, in any unit."""
 
     def growing(count):
         return tuple(sorted(random.sample(range(-40, 40), count)))

@@ -1,4 +1,4 @@
-"""Rows with times of their own, by definition: for each sample and each offset, a look at every row."""
+"""Rows with separate times, by definition: for each sample and each offset, a look at every row."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ DAY = numpy.datetime64("2024-03-01", "ns")
 
 @dataclass(frozen=True)
 class Clock:
-    """Rows of each series with times of their own, in ticks, and what a sample takes of them.
+    """Rows of each series with separate times, in ticks, and what a sample takes of them.
 
     Attributes:
         times: The ticks of the rows of each series.

@@ -35,7 +35,7 @@ class Covariates:
         labels: Labels of windows, series or steps: an array, arrays by name, or columns of a frame.
         labels_of: One of :data:`LABELS_OF`, or ``None`` to infer it from the number of labels.
         static: Rows for each series: an array, arrays by name, columns of the frame of series, or another frame.
-        timed: Rows with times of their own by name.
+        timed: Rows with separate times by name.
 
     Raises:
         ArgumentError: ``labels_of`` is given without labels, or is unknown; series have no names.
@@ -57,7 +57,7 @@ class Covariates:
         return bool(self.past or self.future or any(each is not None for each in given))
 
     def read_timed(self, timeline: Timeline, ids: list[Any] | None, taken: Collection[str]) -> dict[str, TimedField]:
-        """Read the fields with times of their own.
+        """Read the fields with separate times.
 
         Args:
             timeline: The steps of the series, and their times.

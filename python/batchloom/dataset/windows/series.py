@@ -45,7 +45,7 @@ class Series(NamedTuple):
         chosen: The columns of ``x`` that are ``y``, in a tuple of one; ``None`` if ``y`` is an array apart.
         scaler: The scale of the series: a :class:`Scaler` or a transformer; ``None`` without one.
         unit: The type of the targets before they were scaled.
-        timed: The fields with times of their own, by name.
+        timed: The fields with separate times, by name.
     """
 
     fields: dict[str, BorrowedArray]

@@ -23,7 +23,7 @@ def slide(series: Series, shape: WindowShape, part: Part) -> ArrayWindows:
     Raises:
         ArgumentError: Lengths that make no sense.
         DataError: A series is too short; the message names it. Or there is no window, or one lacks a row of a field
-            with times of its own.
+            with separate times.
     """
     offsets, ids = series.timeline.offsets, series.ids
     whole = shape.slide(offsets, ids)

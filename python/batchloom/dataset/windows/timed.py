@@ -1,4 +1,4 @@
-"""`Timed`: rows with times of their own, as users give them for a field of windows."""
+"""`Timed`: rows with separate times, as users give them for a field of windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING = ("error", "pad")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timed:
-    """Rows with times of their own, as a field of windows: frames of a camera, sound, daily values beside hourly steps.
+    """Rows with separate times, as a field of windows: frames of a camera, sound, daily values beside hourly steps.
 
         frames = bl.Timed(images, times=seconds, offsets=[-0.1, 0.0], match="nearest", tolerance=0.02)
         dataset = bl.WindowDataset(series, time=time, offsets={"state": [0]}, timed={"image": frames})

@@ -1,4 +1,4 @@
-"""Fields of rows with times of their own: read from arguments, and checked against the series that they lie beside."""
+"""Fields of rows with separate times: read from arguments, and checked against the series that they lie beside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = numpy.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class TimedField:
-    """Rows with times of their own, and the rows that a window takes of them.
+    """Rows with separate times, and the rows that a window takes of them.
 
     Attributes:
         field: The rows of all series, one after the other.
@@ -90,7 +90,7 @@ def mask_name(name: str) -> str:
 
 
 def read_timed(given: Any, timeline: Timeline, ids: list[Any] | None, taken: Collection[str]) -> dict[str, TimedField]:
-    """Read fields with times of their own.
+    """Read fields with separate times.
 
     Args:
         given: Fields by name, as users give them, or ``None``.
@@ -238,7 +238,7 @@ def require_rows(
 
     Args:
         windows: The windows of the engine.
-        fields: The fields with times of their own, by name.
+        fields: The fields with separate times, by name.
         timeline: The steps of the series, and their times.
         ids: The id of each series, if series have ids.
         part: The name of the part of a split that the windows lie in, if they lie in one.

@@ -99,7 +99,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
         static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
             series, or a frame with the column ``id``. A batch of neighbours of one series repeats the row by a view.
-        timed: Rows with times of their own by name, each a :class:`batchloom.Timed`. It needs ``time``. With
+        timed: Rows with separate times by name, each a :class:`batchloom.Timed`. It needs ``time``. With
             ``offsets``, the time of a sample is the time of its anchor; otherwise that of the last step of its input.
         index: If ``True``, batches hold ``series``, ``start`` (the first step of the window in its series, negative if
             zeros come before the series), ``time`` (the time of the first step that exists, if times are known;

@@ -1,4 +1,4 @@
-"""Rows with times of their own beside windows: the row that is valid at the time of a sample, against a look at all."""
+"""Rows with separate times beside windows: the row that is valid at the time of a sample, against a look at all."""
 
 import datetime
 import itertools

@@ -1,4 +1,4 @@
-"""Rows with times of their own as users give them: forms, units, exactness, and each thing that is refused."""
+"""Rows with separate times as users give them: forms, units, exactness, and each thing that is refused."""
 
 import datetime
 

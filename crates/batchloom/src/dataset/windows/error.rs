@@ -84,7 +84,7 @@ causes! {
 }
 
 causes! {
-    /// The causes of errors about rows with times of their own.
+    /// The causes of errors about rows with separate times.
     enum TimedCause {
         #[error("field {field} has rows of {found} series, and there are {expected}; expected rows of each series")]
         Series { field: String, found: usize, expected: usize } is Data,
@@ -99,7 +99,7 @@ causes! {
         Offsets { field: String } is Argument of "offsets",
         #[error("tolerance of field {field} is negative or not finite; expected a distance")]
         Tolerance { field: String } is Argument of "tolerance",
-        #[error("field {field} has no times of its own; expected the name of a field that was added with them")]
+        #[error("field {field} has no separate times; expected the name of a field that was added with them")]
         Unknown { field: String } is Argument,
         #[error(
             "field {field} has no row for step {step} of series {series}, wanted at {wanted}, and the closest is at \

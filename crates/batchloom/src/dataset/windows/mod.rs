@@ -2,7 +2,7 @@
 //!
 //! Windows take no memory of their own, and never cross series: `places.rs` finds each by its number. Fields are cut
 //! from arrays with a row for each step, or looked up for each window: labels, covariates of series and places by
-//! `beside.rs`, rows with times of their own by `timed.rs`.
+//! `beside.rs`, rows with separate times by `timed.rs`.
 
 mod backtest;
 mod beside;
@@ -296,7 +296,7 @@ impl WindowDataset {
     ///
     /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a
     /// horizon is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no
-    /// error. Fields with [times of their own](Self::timed) end with the part too; they begin with it unless windows reach
+    /// error. Fields with [separate times](Self::timed) end with the part too; they begin with it unless windows reach
     /// back.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Rows with times of their own beside the windows: a window holds, for each of some offsets, the row that is valid at
+//! Rows with separate times beside the windows: a window holds, for each of some offsets, the row that is valid at
 //! the time of its anchor plus the offset.
 //!
 //! Promises: a row is found by exact comparisons when a batch is formed, and no index of rows is stored. A part of a split
@@ -27,12 +27,12 @@ pub enum Missing {
     Error,
     /// The row is zeros, or what a loader pads with. Batches should hold the [mask](WindowDataset::timed_mask).
     Pad,
-    /// The caller refuses such windows, in words of its own: [`WindowDataset::first_missing`] tells it the first.
+    /// The caller refuses such windows: [`WindowDataset::first_missing`] is the first one.
     #[doc(hidden)]
     Checked,
 }
 
-/// The clock of rows that have times of their own, and the rows that a window holds of them.
+/// The clock of rows that have separate times, and the rows that a window holds of them.
 ///
 /// The time of a window is the time of its anchor: the last step of its input, unless [`anchor`](Self::anchor) names
 /// another step. Times are `i64`, whose sums are exact, or `f64`, which are compared as their sums are rounded.
@@ -219,7 +219,7 @@ impl<T: Tick> Clock for Timed<T> {
     }
 }
 
-/// A field of rows with times of their own.
+/// A field of rows with separate times.
 #[derive(Clone)]
 pub(super) struct TimedField {
     pub(super) name: String,
@@ -397,7 +397,7 @@ impl FindRows for Finder {
 }
 
 impl WindowDataset {
-    /// Adds a field of rows `[rows, ..]` that have times of their own: `[offsets, ..]` for each window.
+    /// Adds a field of rows `[rows, ..]` that have separate times: `[offsets, ..]` for each window.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a name is given twice, if arrays disagree, if times do not grow, or if a
@@ -431,7 +431,7 @@ impl WindowDataset {
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) if a name is given twice; [`Kind::Argument`](crate::Kind::Argument) if `of` has
-    /// no times of its own.
+    /// no separate times.
     pub fn timed_mask(mut self, name: impl Into<String>, of: &str) -> Result<Self> {
         let name = name.into();
         self.require_new(&name)?;
@@ -461,7 +461,7 @@ impl WindowDataset {
         missing.next().map_or(Ok(()), |row| Err(row.into()))
     }
 
-    /// The rows of the fields with times of their own, `[places, windows]`: field by field and offset by offset, the row of
+    /// The rows of the fields with separate times, `[places, windows]`: field by field and offset by offset, the row of
     /// each of some windows. It is -1 where there is none, and -2 less the nearest row where only that exists.
     ///
     /// # Errors
@@ -486,7 +486,7 @@ impl WindowDataset {
         Tensor::from_vec(numbers, &[places, windows.len()])
     }
 
-    /// The fields with times of their own of a batch of some windows: for each its rows and its mask, with these elements
+    /// The fields with separate times of a batch of some windows: for each its rows and its mask, with these elements
     /// in place of missing rows, or the nearest ones.
     ///
     /// # Errors
@@ -518,7 +518,7 @@ impl WindowDataset {
         Ok(tensors)
     }
 
-    /// The finder of each field with times of its own.
+    /// The finder of each field with separate times.
     pub(super) fn finders(&self) -> Vec<Arc<dyn FindRows>> {
         self.timed.iter().map(|field| field.finder(&self.windows)).collect()
     }
