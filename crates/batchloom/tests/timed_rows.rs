@@ -75,10 +75,12 @@ impl Clocks {
         dataset.timed_mask("row_mask", "row")
     }
 
-    /// The number of the row for each offset of the window of a series that begins with a step, of the rows with times in
-    /// a range; 0 where there is none.
-    fn expected(&self, series: usize, start: usize, times: &Range<i64>) -> Vec<i64> {
-        let now = self.steps[series][start + self.input_len - 1];
+    /// The number of the row for each offset of a window of a series whose anchor is a step, if it has one, of the rows
+    /// with times in a range; 0 where there is none.
+    fn expected(&self, series: usize, anchor: Option<usize>, times: &Range<i64>) -> Vec<i64> {
+        let Some(now) = anchor.map(|step| self.steps[series][step]) else {
+            return vec![0; self.offsets.len()];
+        };
         let before = offsets_of(&self.rows)[series] as i64;
         let row = |offset: &i64| {
             let (wanted, mut best) = (now + offset, None);
@@ -114,18 +116,20 @@ fn clocks() -> impl Strategy<Value = Clocks> {
     )
 }
 
-/// The rows of each window and its mask, by its series and its first step.
-fn windows(dataset: &WindowDataset, clocks: &Clocks) -> Vec<(usize, usize, Vec<i64>, Vec<bool>)> {
+/// The rows of each window and its mask, by its series and the step of its anchor.
+fn windows(dataset: &WindowDataset, clocks: &Clocks) -> Vec<(usize, Option<usize>, Vec<i64>, Vec<bool>)> {
     let samples = Dataset::from(dataset.clone());
     let starts = offsets_of(&clocks.steps);
     (0..dataset.len() as u64)
         .map(|window| {
-            let (series, row, _) = dataset.place(window).unwrap();
+            let (series, row, missing) = dataset.place(window).unwrap();
             let fields = samples.sample(window).unwrap();
             let field = |name: &str| &fields.iter().find(|(other, _)| other == name).unwrap().1;
             let rows = field("row").as_slice::<i64>().unwrap().to_vec();
             let mask = field("row_mask").as_slice::<bool>().unwrap().to_vec();
-            (series, row - starts[series], rows, mask)
+            let anchor =
+                (clocks.input_len - 1).checked_sub(missing).map(|steps| row + steps - starts[series]);
+            (series, anchor, rows, mask)
         })
         .collect()
 }
@@ -136,8 +140,8 @@ proptest! {
     fn each_window_holds_the_rows_of_its_times(clocks in clocks()) {
         let dataset = clocks.dataset(Missing::Pad).unwrap();
         let mut missing = 0;
-        for (series, start, rows, mask) in windows(&dataset, &clocks) {
-            let expected = clocks.expected(series, start, &(i64::MIN..i64::MAX));
+        for (series, anchor, rows, mask) in windows(&dataset, &clocks) {
+            let expected = clocks.expected(series, anchor, &(i64::MIN..i64::MAX));
             prop_assert_eq!(&rows, &expected);
             prop_assert_eq!(mask, expected.iter().map(|&row| row > 0).collect::<Vec<_>>());
             missing += expected.iter().filter(|&&row| row == 0).count();
@@ -170,12 +174,12 @@ proptest! {
         let mut begin = 0;
         for (place, part) in split.iter().enumerate() {
             let end = ends.get(place).map_or(usize::MAX, |&end| end as usize);
-            for (series, start, rows, _) in windows(part, &clocks) {
+            for (series, anchor, rows, _) in windows(part, &clocks) {
                 let steps = &clocks.steps[series];
                 let reaches = reach_back && clocks.horizon > 0;
-                let first = if begin == 0 || reaches { i64::MIN } else { steps[begin] };
+                let first = if begin == 0 || reaches { i64::MIN } else { steps.get(begin).copied().unwrap_or(i64::MAX) };
                 let last = steps.get(end).copied().unwrap_or(i64::MAX);
-                prop_assert_eq!(rows, clocks.expected(series, start, &(first..last)));
+                prop_assert_eq!(rows, clocks.expected(series, anchor, &(first..last)));
             }
             begin = end;
         }

@@ -140,7 +140,7 @@ impl Padding for FoundRows {
 }
 
 impl FoundRows {
-    /// Finds the rows of a window, if there is one more, and asks memory for them.
+    /// Finds the rows of a window, if there is one more, and prefetches them.
     fn find_ahead(&self, window: Option<&u64>, found: &mut Vec<Found>) {
         let Some(&window) = window else { return };
         self.finder.find(window, found);
@@ -170,7 +170,7 @@ impl FoundRows {
     }
 }
 
-/// Tells places of a window that have a row from others: `[samples, places]`.
+/// True at places of a window that have a row: `[samples, places]`.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundMask(pub(crate) Arc<dyn FindRows>);
 

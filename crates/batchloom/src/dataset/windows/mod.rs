@@ -12,6 +12,7 @@ mod search;
 mod shape;
 mod split;
 mod timed;
+mod with_timed;
 
 use std::ops::Range;
 use std::sync::Arc;

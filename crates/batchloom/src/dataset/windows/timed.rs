@@ -8,15 +8,13 @@ use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::WindowDataset;
 use super::error::{TimedCause, WindowsCause};
 use super::places::Windows;
 use super::search::{Match, Search, Tick};
 use crate::brief::Brief;
-use crate::collate::{FindRows, Form, Found, FoundMask, FoundRows, Members, Taken, WindowPlace, WindowSteps};
+use crate::collate::{FindRows, Form, Found, FoundMask, FoundRows, WindowPlace};
 use crate::dataset::collation::CollateOptions;
-use crate::tensor::error::TensorCause;
-use crate::{ChunkedTensor, Result, Tensor, memory};
+use crate::{ChunkedTensor, Result, Tensor};
 
 /// The treatment of a window that lacks a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -25,9 +23,9 @@ pub enum Missing {
     /// No dataset is made: the error names the first such window, and counts the rows.
     #[default]
     Error,
-    /// The row is zeros, or what a loader pads with. Batches should hold the [mask](WindowDataset::timed_mask).
+    /// The row is zeros, or what a loader pads with. Batches should hold the [mask](crate::WindowDataset::timed_mask).
     Pad,
-    /// The caller refuses such windows: [`WindowDataset::first_missing`] is the first one.
+    /// The caller refuses such windows: [`first_missing`](crate::WindowDataset::first_missing) is the first one.
     #[doc(hidden)]
     Checked,
 }
@@ -59,7 +57,7 @@ pub struct Timed<T> {
     offsets: Arc<[T]>,
     search: Search<T>,
     missing: Missing,
-    anchor: Option<usize>,
+    pub(super) anchor: Option<usize>,
 }
 
 impl<T: Debug> Debug for Timed<T> {
@@ -227,7 +225,7 @@ pub(super) struct TimedField {
     pub(super) mask: Option<String>,
     pub(super) values: ChunkedTensor,
     clock: Arc<dyn Clock>,
-    missing: Missing,
+    pub(super) missing: Missing,
     anchor: usize,
     /// The rows of each series that windows may take.
     rows: Arc<[Range<usize>]>,
@@ -236,6 +234,25 @@ pub(super) struct TimedField {
 crate::brief::debug_in_brief!(TimedField, [name, mask, missing, anchor], [rows]);
 
 impl TimedField {
+    /// The field `name` of the rows `values`, `rows` of them, beside series with the offsets `series`. Times are read at
+    /// the step `anchor` of a window.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if arrays disagree, or if times do not grow;
+    /// [`Kind::Argument`](crate::Kind::Argument) if offsets or tolerance make no sense.
+    pub(super) fn new<T: Tick>(
+        name: String,
+        values: ChunkedTensor,
+        timed: Timed<T>,
+        series: &[usize],
+        anchor: usize,
+    ) -> Result<Self> {
+        timed.check(&name, values.shape().first().copied().unwrap_or(0), series)?;
+        let rows = timed.series.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let missing = timed.missing;
+        Ok(Self { name, mask: None, values, clock: Arc::new(timed), missing, anchor, rows })
+    }
+
     /// The finder of the rows of windows.
     pub(super) fn finder(&self, windows: &Arc<Windows>) -> Arc<dyn FindRows> {
         Arc::new(Finder {
@@ -281,7 +298,7 @@ impl TimedField {
     }
 
     /// The first row that windows lack, and the number of such rows.
-    fn first_missing(&self, windows: &Windows, offsets: &[usize]) -> Option<MissingRow> {
+    pub(super) fn first_missing(&self, windows: &Windows, offsets: &[usize]) -> Option<MissingRow> {
         let (mut found, mut first, mut count, mut of) = (Vec::new(), None, 0, 0);
         for holder in &windows.holders {
             let (rows, mut guess) = (&self.rows[holder.series], 0);
@@ -393,138 +410,5 @@ impl FindRows for Finder {
         // A window without a time ends before the first row.
         found.clear();
         found.resize(self.count(), Found::Absent(rows.clone().next()));
-    }
-}
-
-impl WindowDataset {
-    /// Adds a field of rows `[rows, ..]` that have separate times: `[offsets, ..]` for each window.
-    ///
-    /// # Errors
-    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice, if arrays disagree, if times do not grow, or if a
-    /// window lacks a row and that is an [error](Missing::Error); [`Kind::Argument`](crate::Kind::Argument) if offsets or
-    /// tolerance make no sense.
-    pub fn timed<T: Tick>(
-        mut self,
-        name: impl Into<String>,
-        values: impl Into<ChunkedTensor>,
-        timed: Timed<T>,
-    ) -> Result<Self> {
-        let (name, values) = (name.into(), values.into());
-        self.require_new(&name)?;
-        let anchor = timed.anchor.unwrap_or(self.shape().input_len - 1);
-        self.require_steps(&name, &WindowSteps::neighbours(anchor, 1))?;
-        let Some(&rows) = values.shape().first() else {
-            return Err(TensorCause::ScalarField { field: name }.into());
-        };
-        let offsets = self.offsets();
-        timed.check(&name, rows, &offsets)?;
-        memory::require_each(offsets.len(), size_of::<Range<usize>>())?;
-        let rows = timed.series.windows(2).map(|pair| pair[0]..pair[1]).collect();
-        let missing = timed.missing;
-        let field = TimedField { name, mask: None, values, clock: Arc::new(timed), missing, anchor, rows };
-        self.timed.push(field);
-        self.require_rows()?;
-        Ok(self)
-    }
-
-    /// Adds a field that is true for those rows of the field `of` that exist: `[offsets]` for each window.
-    ///
-    /// # Errors
-    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice; [`Kind::Argument`](crate::Kind::Argument) if `of` has
-    /// no separate times.
-    pub fn timed_mask(mut self, name: impl Into<String>, of: &str) -> Result<Self> {
-        let name = name.into();
-        self.require_new(&name)?;
-        match self.timed.iter_mut().find(|field| field.name == of) {
-            Some(field) => field.mask = Some(name),
-            None => return Err(TimedCause::Unknown { field: of.to_owned() }.into()),
-        }
-        Ok(self)
-    }
-
-    /// The first row that windows lack, of a field in which none may be missing. It looks at each window if the field has
-    /// a tolerance, and otherwise at those before the first row of each series.
-    pub fn first_missing(&self) -> Option<MissingRow> {
-        let offsets = self.offsets();
-        let unpadded = self.timed.iter().filter(|field| field.missing != Missing::Pad);
-        unpadded.filter_map(|field| field.first_missing(&self.windows, &offsets)).next()
-    }
-
-    /// Refuses windows that lack a row of a field in which that is an error.
-    ///
-    /// # Errors
-    /// [`Kind::Data`](crate::Kind::Data), with the first such row.
-    pub(super) fn require_rows(&self) -> Result<()> {
-        let offsets = self.offsets();
-        let fields = self.timed.iter().filter(|field| field.missing == Missing::Error);
-        let mut missing = fields.filter_map(|field| field.first_missing(&self.windows, &offsets));
-        missing.next().map_or(Ok(()), |row| Err(row.into()))
-    }
-
-    /// The rows of the fields with separate times, `[places, windows]`: field by field and offset by offset, the row of
-    /// each of some windows. It is -1 where there is none, and -2 less the nearest row where only that exists.
-    ///
-    /// # Errors
-    /// [`Kind::Range`](crate::Kind::Range) if there is no such window; [`Kind::Memory`](crate::Kind::Memory).
-    #[doc(hidden)]
-    pub fn timed_rows(&self, windows: &[u64]) -> Result<Tensor> {
-        let finders = self.finders();
-        let places = finders.iter().map(|finder| finder.count()).sum::<usize>();
-        let mut numbers = memory::reserve(places.saturating_mul(windows.len()))?;
-        numbers.resize(places * windows.len(), 0);
-        let (mut found, mut first) = (Vec::new(), 0);
-        for finder in finders {
-            for (column, &window) in windows.iter().enumerate() {
-                self.place(window)?;
-                finder.find(window, &mut found);
-                for (line, found) in (first..).zip(&found) {
-                    numbers[line * windows.len() + column] = found.number();
-                }
-            }
-            first += finder.count();
-        }
-        Tensor::from_vec(numbers, &[places, windows.len()])
-    }
-
-    /// The fields with separate times of a batch of some windows: for each its rows and its mask, with these elements
-    /// in place of missing rows, or the nearest ones.
-    ///
-    /// # Errors
-    /// [`Kind::Range`](crate::Kind::Range) if there is no such window; [`Kind::Argument`](crate::Kind::Argument) if the
-    /// bytes of a padding value are not those of an element; [`Kind::Memory`](crate::Kind::Memory).
-    #[doc(hidden)]
-    pub fn form_timed(
-        &self,
-        windows: &[u64],
-        pad_values: Vec<(String, Vec<u8>)>,
-        edges: Vec<String>,
-    ) -> Result<Vec<Tensor>> {
-        windows.iter().try_for_each(|&window| self.place(window).map(drop))?;
-        let pad_values = pad_values.into_iter().map(|(name, value)| (name, value.into())).collect();
-        let options = CollateOptions { pad_values, pad_edges: edges, ..CollateOptions::default() };
-        let members = Members::of_samples(Taken::as_stored(windows), 0);
-        let mut tensors = Vec::new();
-        for (field, finder) in self.timed.iter().zip(self.finders()) {
-            let rows = field.forms(&finder, &options)?.remove(0).1;
-            for form in [&*rows, &FoundMask(finder)] {
-                let shape = form.shape(&members);
-                let bytes = shape.iter().product::<usize>().saturating_mul(form.dtype().size());
-                let mut target = memory::reserve(bytes)?;
-                target.resize(bytes, 0);
-                form.fill(&members, 0..members.count, &mut target)?;
-                tensors.push(Tensor::from_bytes(target.into(), form.dtype(), &shape)?);
-            }
-        }
-        Ok(tensors)
-    }
-
-    /// The finder of each field with separate times.
-    pub(super) fn finders(&self) -> Vec<Arc<dyn FindRows>> {
-        self.timed.iter().map(|field| field.finder(&self.windows)).collect()
-    }
-
-    /// The first step of each series among all steps, and the number of all.
-    pub(super) fn offsets(&self) -> Vec<usize> {
-        self.starts.iter().copied().chain([self.rows]).collect()
     }
 }
