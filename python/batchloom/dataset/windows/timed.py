@@ -39,7 +39,7 @@ class Timed:
     than ``0.2``, so ``"last"`` takes the row before the row at ``0.2``. Where clocks share ticks, give integers (as
     milliseconds) or datetimes, or take ``"nearest"``. Integers above ``2**53`` beside fractions are an error.
 
-    **Parts of a split** find no row from the time at which the part ends, for any offset: a part never sees later rows.
+    **Parts of a split** find no row from the time of the first step after the part on, whatever the offset.
     Where inputs may reach back before a part (``reach_back`` and a horizon), so do offsets, as far as there are rows.
     Other windows find no row before the first step of their part. The ends of a series itself hide no row.
 
