@@ -159,7 +159,8 @@ mod tests {
                 continue;
             }
             let away = if time > wanted { T::distance(wanted, time) } else { T::distance(time, wanted) };
-            if best.is_none_or(|(_, least)| away < least) {
+            // Of rows before the moment the later one is closer, even where their distances round to the same.
+            if time <= wanted || best.is_none_or(|(_, least)| away < least) {
                 best = Some((row, away));
             }
         }
@@ -173,7 +174,7 @@ mod tests {
             prop::sample::select(vec![i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX]),
             0..7,
         );
-        prop_oneof![near, edges].prop_map(|times| times.into_iter().collect())
+        prop_oneof![3 => near, 1 => edges].prop_map(|times| times.into_iter().collect())
     }
 
     fn matching() -> impl Strategy<Value = Match> {
@@ -184,7 +185,7 @@ mod tests {
         #[test]
         fn the_row_of_a_whole_number_is_found(
             times in growing(),
-            (step, offset) in (prop_oneof![-40_i64..40, any::<i64>()], prop_oneof![-40_i64..40, any::<i64>()]),
+            (step, offset) in (prop_oneof![4 => -20_i64..20, 1 => any::<i64>()], prop_oneof![4 => -20_i64..20, 1 => any::<i64>()]),
             matching in matching(),
             tolerance in prop::option::of(prop_oneof![0_i64..20, 0..i64::MAX]),
             mut guess in 0_usize..25,
