@@ -116,8 +116,11 @@ fn clocks() -> impl Strategy<Value = Clocks> {
     )
 }
 
-/// The rows of each window and its mask, by its series and the step of its anchor.
-fn windows(dataset: &WindowDataset, clocks: &Clocks) -> Vec<(usize, Option<usize>, Vec<i64>, Vec<bool>)> {
+/// The series of a window, the step of its anchor, its rows and its mask.
+type Taken = (usize, Option<usize>, Vec<i64>, Vec<bool>);
+
+/// The rows of each window.
+fn windows(dataset: &WindowDataset, clocks: &Clocks) -> Vec<Taken> {
     let samples = Dataset::from(dataset.clone());
     let starts = offsets_of(&clocks.steps);
     (0..dataset.len() as u64)

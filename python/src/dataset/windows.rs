@@ -133,7 +133,6 @@ impl Windows {
     }
 
     /// The fields with separate times of a batch of some windows: for each its rows and its mask.
-    #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
     fn form_timed(
         &self,
         py: Python<'_>,
