@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from batchloom.dataset.windows.places import WindowPlace as WindowPlace
     from batchloom.dataset.windows.scaler import Scaler as Scaler
     from batchloom.dataset.windows.stats import WindowStats as WindowStats
+    from batchloom.dataset.windows.timed import Timed as Timed
     from batchloom.dataset.windows.window_dataset import WindowDataset as WindowDataset
     from batchloom.delivery.options import DeliveryOptions as DeliveryOptions
     from batchloom.delivery.placement import Placement as Placement
@@ -146,6 +147,7 @@ _NAMES = {
     "batchloom.dataset.windows.places": ("WindowPlace",),
     "batchloom.dataset.windows.scaler": ("Scaler",),
     "batchloom.dataset.windows.stats": ("WindowStats",),
+    "batchloom.dataset.windows.timed": ("Timed",),
     "batchloom.dataset.windows.window_dataset": ("WindowDataset",),
     "batchloom.delivery.options": ("DeliveryOptions",),
     "batchloom.delivery.placement": ("Placement",),

@@ -68,6 +68,7 @@ mod sparse_rows;
 mod spelling;
 mod threads;
 mod time_split;
+mod timed_rows;
 mod tokens;
 mod types;
 mod uneven;

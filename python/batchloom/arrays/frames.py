@@ -309,8 +309,8 @@ def has_zone(times: Any) -> bool:
     return any(zone is not None for zone in zones)
 
 
-def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> None:
-    """Check that time grows from step to step of each series.
+def require_increasing(times: Array, offsets: Array, ids: list[Any] | None, unit: str = "step") -> None:
+    """Check that time grows from step to step of each series, or from another ``unit`` to the next.
 
     Raises:
         DataError: The message names the series and the step.
@@ -318,23 +318,23 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
     absent = find_missing(times)
     if absent.any():
         row = int(absent.argmax())
-        raise DataError(f"{where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
+        raise DataError(f"{where(row, offsets, ids, unit)} has no time ({times[row]}); expected one at every {unit}")
     late = numpy.flatnonzero(times[1:] <= times[:-1]) + 1
     late = late[~numpy.isin(late, offsets)]
     if len(late):
         row = int(late[0])
         kind = "the same time as" if times[row] == times[row - 1] else "an earlier time than"
         raise DataError(
-            f"{where(row, offsets, ids)} has {kind} the step before it: {times[row]} after {times[row - 1]}; expected "
-            "time to grow within a series: sort by id and time, and drop duplicates"
+            f"{where(row, offsets, ids, unit)} has {kind} the {unit} before it: {times[row]} after {times[row - 1]}; "
+            "expected time to grow within a series: sort by id and time, and drop duplicates"
         )
 
 
-def where(row: int, offsets: Array, ids: list[Any] | None) -> str:
-    """Return the name of a row, for errors: its step and its series."""
+def where(row: int, offsets: Array, ids: list[Any] | None, unit: str = "step") -> str:
+    """Return the name of a row, for errors: its step, or another ``unit``, and its series."""
     series = int(numpy.searchsorted(offsets, row, side="right")) - 1
     name = "" if ids is None else f" ({ids[series]!r})"
-    return f"step {row - int(offsets[series])} of series {series}{name}"
+    return f"{unit} {row - int(offsets[series])} of series {series}{name}"
 
 
 def find_missing(values: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,21 @@ class LookedUp:
 
     of: str
     field: BorrowedArray | None = None
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """A field of rows that the engine finds for each window.
+
+    Attributes:
+        field: The array of rows.
+        count: The number of rows that a window takes.
+        mask: The name of the mask of the rows that exist, if batches hold it.
+    """
+
+    field: BorrowedArray
+    count: int
+    mask: str | None
 
 
 class SeriesTable:
@@ -105,10 +121,11 @@ class ArrayWindows:
         shape: The shape of a window.
         spans: The fields that are cut from arrays, by name.
         masks: The steps of each mask that batches hold after these fields, by name.
-        looked_up: The fields that are looked up, by name: they follow the masks.
+        looked_up: The fields that are looked up, by name: they follow the fields of ``found``.
         table: The places of series.
         named: ``True`` if batches are dicts, ``False`` if they are tuples.
         where: Returns the name of a row, for errors.
+        found: The fields of rows that the engine finds, by name: they follow the masks, each with its own mask.
         are_neighbours: ``True`` if the windows are all that there are, or a run of them.
         continues: ``True`` if each batch continues the batch before it, row by row, so that its windows lie far apart.
     """
@@ -121,13 +138,30 @@ class ArrayWindows:
     table: SeriesTable
     named: bool
     where: Callable[[int], str]
+    found: dict[str, FoundRows] = dataclass_field(default_factory=dict)
     are_neighbours: bool = True
     continues: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields of a batch, in order."""
-        return (*self.spans, *self.masks, *self.looked_up, *(["index"] if self.shape.index else []))
+        index = ["index"] if self.shape.index else []
+        return (*self.spans, *self.beside, *index)
+
+    @property
+    def beside(self) -> dict[str, str | None]:
+        """The names of the fields that are not cut, in order: masks, found rows with their masks, looked-up fields.
+
+        Each has the framework of its array; ``None`` for the framework of batches.
+        """
+        beside: dict[str, str | None] = dict.fromkeys(self.masks)
+        for name, each in self.found.items():
+            beside[name] = each.field.framework
+            if each.mask is not None:
+                beside[each.mask] = each.field.framework
+        return beside | {
+            name: None if each.field is None else each.field.framework for name, each in self.looked_up.items()
+        }
 
     @property
     def framework(self) -> str:
@@ -136,8 +170,26 @@ class ArrayWindows:
 
     @property
     def are_strided(self) -> bool:
-        """``True`` if every field holds steps at equal distances, so that a view of an array can hold them."""
+        """``True`` if every field that is cut holds steps at equal distances, so that a view can hold them."""
         return all(span.steps.are_strided for span in self.spans.values())
+
+    @property
+    def are_views(self) -> bool:
+        """``True`` if batches of neighbours are best made as views, beside which found rows are copied in turn.
+
+        Found rows that are the larger part of a window are better copied ahead, by the threads of the engine.
+        """
+        return self.are_strided and self.found_bytes <= self.cut_bytes
+
+    @property
+    def cut_bytes(self) -> int:
+        """The bytes of the steps of a window."""
+        return sum(span.steps.count * span.field.row_bytes for span in self.spans.values())
+
+    @property
+    def found_bytes(self) -> int:
+        """The bytes of the found rows of a window."""
+        return sum(each.count * each.field.row_bytes for each in self.found.values())
 
     @property
     def padded(self) -> bool:
@@ -152,13 +204,18 @@ class ArrayWindows:
     @property
     def extras(self) -> list[str]:
         """The names of the fields that mark steps, or hold the place of a window."""
-        return [*self.masks, *(name for name in self.shape.place_names if name == "index" or name in self.looked_up)]
+        masks = [*self.masks, *(each.mask for each in self.found.values() if each.mask is not None)]
+        return [*masks, *(name for name in self.shape.place_names if name == "index" or name in self.looked_up)]
 
     def holding(self, names: Collection[str]) -> ArrayWindows:
         """Return the same windows, with these masks and looked-up fields alone."""
-        masks = {name: steps for name, steps in self.masks.items() if name in names}
         return replace(
-            self, masks=masks, looked_up={name: each for name, each in self.looked_up.items() if name in names}
+            self,
+            masks={name: steps for name, steps in self.masks.items() if name in names},
+            looked_up={name: each for name, each in self.looked_up.items() if name in names},
+            found={
+                name: replace(each, mask=each.mask if each.mask in names else None) for name, each in self.found.items()
+            },
         )
 
     def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
@@ -166,8 +223,9 @@ class ArrayWindows:
         return replace(self, native=native, table=self.table.within(ranges))
 
     def fields(self) -> dict[str, BorrowedArray]:
-        """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""
-        rows = {name: each.field for name, each in self.looked_up.items() if each.field is not None}
+        """Return the array of each field by name: of the fields that are cut, found and looked up."""
+        rows = {name: each.field for name, each in self.found.items()}
+        rows |= {name: each.field for name, each in self.looked_up.items() if each.field is not None}
         return {name: span.field for name, span in self.spans.items()} | rows
 
     @property
@@ -177,8 +235,9 @@ class ArrayWindows:
 
     @property
     def row_arrays(self) -> tuple[BorrowedArray, ...]:
-        """The arrays that rows are looked up in."""
-        return tuple(each.field for each in self.looked_up.values() if each.field is not None)
+        """The arrays that rows are looked up in, or found in."""
+        looked_up = (each.field for each in self.looked_up.values() if each.field is not None)
+        return (*looked_up, *(each.field for each in self.found.values()))
 
     @property
     def arrays(self) -> tuple[BorrowedArray, ...]:
@@ -226,6 +285,7 @@ class ArrayWindows:
     def schema(self, columns: Columns) -> Schema:
         """Return the schema of batches, given the names and types of the fields that the engine makes."""
         frameworks = {name: field.framework for name, field in self.fields().items()}
+        frameworks |= {each.mask: each.field.framework for each in self.found.values() if each.mask is not None}
         schema = (Column(name, dtype, frameworks.get(name, self.framework)) for name, dtype in columns)
         return Schema(tuple(schema), named=self.named, patches=self.shape.patches)
 
@@ -261,6 +321,7 @@ class ArrayWindows:
         for name, steps in self.masks.items():
             rows = begin + numpy.asarray(steps.numbers, numpy.int64)
             values[name] = lend(_native.borrow((rows >= first) & (rows < end), name), self.framework)
+        values |= self._find(number)
         for name, each in self.looked_up.items():
             values[name] = self._look_up(name, each, series, begin, first)
         if self.shape.index:
@@ -281,6 +342,20 @@ class ArrayWindows:
             values = values[numpy.asarray(steps.numbers) - steps.start]
         patches = self.shape.patches
         return module.patches(values[None], *patches)[0] if patches and name == "x" else values
+
+    def _find(self, number: int) -> dict[str, Any]:
+        """Return the fields of rows that the engine finds for a window, and their masks."""
+        values: dict[str, Any] = {}
+        if not self.found:
+            return values
+        window = _native.borrow(numpy.array([number]), "windows")
+        rows: Array = numpy.from_dlpack(self.native.timed_rows(window))[:, 0]
+        for name, each in self.found.items():
+            own, rows = rows[: each.count], rows[each.count :]
+            values[name] = _take_rows(name, each.field, own)
+            if each.mask is not None:
+                values[each.mask] = lend(_native.borrow(own >= 0, each.mask), each.field.framework)
+        return values
 
     def _look_up(self, name: str, each: LookedUp, series: int, begin: int, first: int) -> Any:
         """Return a field of the window of ``series`` that begins at row ``begin``, and exists from ``first`` on."""
@@ -333,7 +408,7 @@ class ArrayWindows:
             options: The options of a loader, by which fields are converted and padded; ``None`` for none.
         """
         from batchloom.device.collate.gather import padding
-        from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
+        from batchloom.device.collate.windows import FoundSteps, LookedUpRows, SeriesPlaces, StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
         from batchloom.device.conversion import add_conversion
 
@@ -352,6 +427,10 @@ class ArrayWindows:
             StepRange(fetch(name, shared[id(span.field.array)]), span.steps, pad(name, span.field))
             for name, span in self.spans.items()
         ]
+        found = [
+            FoundSteps(fetch(name, each.field), each.count, pad(name, each.field), each.mask is not None)
+            for name, each in held.found.items()
+        ]
         looked_up = [
             LookedUpRows(each.of, None if each.field is None else fetch(name, each.field))
             for name, each in held.looked_up.items()
@@ -360,4 +439,18 @@ class ArrayWindows:
         places = SeriesPlaces(partial(resident.rows_of, table.field), table.stride, table.anchor)
         ends = "both" if self.shape.trail else "front" if self.padded else "none"
         marks = [] if options is None else options.marks
-        return Gatherer(step_ranges, list(held.masks.values()), ends, looked_up, places, marks)
+        return Gatherer(step_ranges, list(held.masks.values()), ends, found, looked_up, places, marks)
+
+
+def _take_rows(name: str, field: BorrowedArray, rows: Array) -> Any:
+    """Return rows of an array in a new one, with zeros where a row is negative."""
+    module, places = require(field.framework, field.dtype, name), numpy.flatnonzero(rows >= 0)
+    if not len(places):
+        return module.pad_rows(field.slice(0, 0), 0, len(rows))
+    low, high = int(rows[places].min()), int(rows[places].max()) + 1
+    taken = field.slice(low, high)[rows[places] - low]
+    if len(places) == len(rows):
+        return taken
+    order = numpy.full(len(rows), len(places))
+    order[places] = numpy.arange(len(places))
+    return module.pad_rows(taken, 0, 1)[order]

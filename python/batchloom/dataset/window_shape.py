@@ -121,6 +121,11 @@ class WindowShape:
         return "start" if self.fields is None else "step"
 
     @property
+    def time_step(self) -> int:
+        """The step of a window at which its time is read: the anchor of ``fields``, or the last step of input."""
+        return self.input_len - 1 if self.fields is None else self.anchor_step
+
+    @property
     def place_names(self) -> tuple[str, ...]:
         """The names of the fields that hold the place of a window, if batches hold them."""
         return ("series", self.step_name, "time", "index") if self.index else ()

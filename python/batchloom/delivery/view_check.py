@@ -42,7 +42,7 @@ class CheckedWindowViews(WindowViews):
         modules = [module for module, _, _ in self._sources]
         rows = loaded.rows(*self.cover((row, len(numbers), self._stride)))
         covered = [Guarded.of(module, array) for module, array in zip(modules, rows, strict=True)]
-        beside = dict(zip([*self._masks, *self._source.looked_up], batch[len(self._cuts) :], strict=False))
+        beside = dict(zip(self._source.beside, batch[len(self._cuts) :], strict=False))
         modules_of = {name: load(framework_of(name, array)) for name, array in beside.items()}
         shared = {
             name: Guarded.of(modules_of[name], array[:1])

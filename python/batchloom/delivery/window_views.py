@@ -121,6 +121,8 @@ def views(
         return None
     if source.continues and (request.device is not None or request.checks_views):
         return None
+    if source.found and request.is_there:
+        return None  # The engine, which copies found rows, does not read what is on a device.
     fields = source.fields().values()
     lendable = all(_has_views(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copies):
@@ -273,17 +275,19 @@ class WindowViews:
     def _adds(self) -> bool:
         """``True`` if a batch takes more than slices of series that stay where they are."""
         moves = self._transfer is not None or self._limit is not None
-        return moves or bool(self._marks or self._masks or self._source.looked_up)
+        return moves or bool(self._marks or self._source.beside)
 
     def _all_windows(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field."""
         return self._load_all().templates()
 
-    def slice(self, loaded: LoadedRows, view: View) -> list[Any]:
-        """Return windows that begin at equal distances; their rows are in ``loaded``."""
+    def slice(self, loaded: LoadedRows, view: View, steps: _native.Steps) -> list[Any]:
+        """Return windows that begin at equal distances, the next ones of ``steps``; their rows are in ``loaded``."""
         row, samples, _ = view
         arrays = loaded.slice(view)
         arrays += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
+        if self._source.found:
+            arrays += self.find(steps)
         if self._source.looked_up:
             arrays += self.look_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
@@ -297,6 +301,17 @@ class WindowViews:
         if self._transfer is not None:
             index = self._transfer.carry(index).arrive()
         return [index if name == "index" else self._cuts[0].module.weights(index) for name in self._marks]
+
+    def find(self, steps: _native.Steps) -> list[Any]:
+        """Return the found rows of the next windows, and their masks: copies."""
+        options, found = self._options, self._source.found
+        formed = self._windows.form_timed(steps.indices(), options.pad_values, [*options.edges & found.keys()])
+        arrays = []
+        for each in found.values():
+            framework = self._output or each.field.framework
+            values, mask = formed.pop(0), formed.pop(0)
+            arrays += [lend(values, framework), *([] if each.mask is None else [lend(mask, framework)])]
+        return arrays if self._transfer is None else [copy.arrive() for copy in map(self._transfer.carry, arrays)]
 
     def look_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""
@@ -344,10 +359,8 @@ class WindowViews:
         if self._transfer is not None and self._limit is None:
             return self._gather(self._transfer, steps)
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
-        frameworks += frameworks[:1] * len(self._masks)
         numbers = self._output or self._framework
-        for each in self._source.looked_up.values():
-            frameworks.append(numbers if each.field is None else self._output or each.field.framework)
+        frameworks += [self._output or framework or numbers for framework in self._source.beside.values()]
         frameworks += [numbers] * (len(formed) - len(frameworks))  # marks
         arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]
         if self._transfer is not None:
@@ -358,9 +371,10 @@ class WindowViews:
         """Gather the arrays of the next batch on the device."""
         assert self._resident is not None
         collator = self._source.collator(self._resident, self._options)
-        places = self._windows.rows(steps.indices())
-        rows, missing = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
-        return self._cut_patches(collator.fields(rows, missing)) + self.marks(steps)
+        windows = steps.indices()
+        places = [*self._windows.rows(windows), *([self._windows.timed_rows(windows)] if self._source.found else [])]
+        numbers = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
+        return self._cut_patches(collator.fields(*numbers)) + self.marks(steps)
 
     def _cut_patches(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
@@ -381,7 +395,7 @@ class BatchMaker:
         if view is None:
             return self._views.form_batch(self._steps)
         self._loaded = self._load(0, *self._views.cover(view))
-        arrays = self._views.slice(self._loaded, view) + self._views.marks(self._steps)
+        arrays = self._views.slice(self._loaded, view, self._steps) + self._views.marks(self._steps)
         self._look_ahead()
         return arrays
 

@@ -1,9 +1,12 @@
 //! Windows of time series.
 
-use batchloom::WindowDataset;
+use std::collections::BTreeMap;
+
 use batchloom::dataset::{
-    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, WindowShape, WindowSteps,
+    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, Missing, Tick, Timed, WindowShape,
+    WindowSteps,
 };
+use batchloom::{DType, WindowDataset};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
@@ -13,6 +16,7 @@ use crate::dataset::part_end::{PartEnd, steps};
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::raise;
+use crate::interpreter::detach;
 
 /// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows/.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -21,6 +25,10 @@ pub(crate) struct Windows(pub(crate) WindowDataset);
 
 /// The numbers of samples, of different windows, of series, of padded series, and of series without a window.
 type Counts = (u64, u64, usize, usize, usize);
+
+/// A missing row: its field, its series, the step of the anchor, the place of the offset, and the closest row; then the
+/// number of missing rows, and of all.
+type FirstMissing = (String, usize, Option<usize>, usize, Option<usize>, u64, u64);
 
 #[pymethods]
 impl Windows {
@@ -77,6 +85,65 @@ impl Windows {
             "windows" => windows.of_windows(name, values),
             _ => windows.of_step(name, values, anchor),
         })
+    }
+
+    /// The same windows with a field of rows with separate times: int64 or float64, as all ticks are.
+    #[pyo3(signature = (name, values, steps, times, series, offsets, *, tolerance, r#match, pads, anchor))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one field")]
+    fn with_timed(
+        &self,
+        name: String,
+        values: FieldArray<'_>,
+        steps: &Tensor,
+        times: &Tensor,
+        series: &Tensor,
+        offsets: &Tensor,
+        tolerance: Option<&Tensor>,
+        r#match: &str,
+        pads: bool,
+        anchor: usize,
+    ) -> PyResult<Self> {
+        let rule = Rule { matching: r#match, pads, anchor, series: self::steps(series)? };
+        let arrays = [&steps.0, &times.0, &offsets.0];
+        let tolerance = tolerance.map(|tolerance| &tolerance.0);
+        match offsets.0.dtype() {
+            DType::I64 => self.with_ticks::<i64>(name, values.into(), arrays, tolerance, &rule),
+            _ => self.with_ticks::<f64>(name, values.into(), arrays, tolerance, &rule),
+        }
+    }
+
+    /// The same windows with a field that is true for the rows of the field `of` that exist.
+    fn with_timed_mask(&self, name: &str, of: &str) -> PyResult<Self> {
+        self.with(|windows| windows.timed_mask(name, of))
+    }
+
+    /// The first row that windows lack, of a field in which none may be missing: the field, the series, the step of the
+    /// anchor, the place of the offset, the closest row; and the number of missing rows and of all.
+    fn first_missing(&self, py: Python<'_>) -> Option<FirstMissing> {
+        let row = detach(py, || self.0.first_missing())?;
+        let closest = row.closest.map(|(row, _)| row);
+        Some((row.field, row.series, row.step, row.offset, closest, row.missing, row.of))
+    }
+
+    /// The rows that are found for each of some windows, `[places, windows]`, for each place of each field; negative where
+    /// there is none.
+    fn timed_rows(&self, windows: &Tensor) -> PyResult<Tensor> {
+        let windows: Vec<u64> = steps(windows)?.into_iter().map(|window| window as u64).collect();
+        self.0.timed_rows(&windows).map(Tensor).map_err(|error| raise(&error))
+    }
+
+    /// The fields with separate times of a batch of some windows: for each its rows and its mask.
+    fn form_timed(
+        &self,
+        py: Python<'_>,
+        windows: &Tensor,
+        pad_values: BTreeMap<String, Vec<u8>>,
+        edges: Vec<String>,
+    ) -> PyResult<Vec<Tensor>> {
+        let windows: Vec<u64> = steps(windows)?.into_iter().map(|window| window as u64).collect();
+        let pad_values: Vec<_> = pad_values.into_iter().collect();
+        let formed = detach(py, || self.0.form_timed(&windows, pad_values, edges));
+        Ok(formed.map_err(|error| raise(&error))?.into_iter().map(Tensor).collect())
     }
 
     /// The same windows with the number of the series, the step `anchor`, and the number of each.
@@ -185,7 +252,36 @@ impl Windows {
     }
 }
 
+/// The options of a field with separate times, beside its arrays.
+struct Rule<'a> {
+    matching: &'a str,
+    pads: bool,
+    anchor: usize,
+    series: Vec<usize>,
+}
+
 impl Windows {
+    fn with_ticks<T: Tick>(
+        &self,
+        name: String,
+        values: batchloom::ChunkedTensor,
+        [steps, times, offsets]: [&batchloom::Tensor; 3],
+        tolerance: Option<&batchloom::Tensor>,
+        rule: &Rule<'_>,
+    ) -> PyResult<Self> {
+        let ticks = |array: &batchloom::Tensor| {
+            array.try_as_slice().map(<[T]>::to_vec).map_err(|error| raise(&error))
+        };
+        let tolerance = tolerance.map(ticks).transpose()?.and_then(|tolerance| tolerance.first().copied());
+        let missing = if rule.pads { Missing::Pad } else { Missing::Checked };
+        let timed = Timed::new(steps.clone(), times.clone(), &rule.series, &ticks(offsets)?)
+            .matching(parse(rule.matching)?)
+            .tolerance(tolerance)
+            .missing(missing)
+            .anchor(rule.anchor);
+        self.with(|windows| windows.timed(name, values, timed))
+    }
+
     /// The number of rows from one window to the next.
     pub(crate) fn stride(&self) -> usize {
         self.0.stride()

@@ -12,7 +12,7 @@ from typing import Any
 
 import batchloom as bl
 import numpy
-from oracles import batching, graphs, groups, packed_rows, tokens, windows
+from oracles import batching, graphs, groups, packed_rows, timed, tokens, windows
 from oracles.devices import blocks
 from oracles.sequences import padded
 from oracles.windows import pretended
@@ -335,11 +335,17 @@ def slid(random):
         "drop_last": random.random() < 0.2,
     }
     places, masked, placed = shape.windows(), random.random() < 0.3, random.random() < 0.3
+    clocks = clocked(random, shape) if random.random() < 0.3 else None
 
     def check(batch, samples):
         expected = shape.stack(list(samples), places) if masked else shape.data(list(samples), places)
-        for part, values in zip(batch.values() if placed else batch, expected, strict=False):
+        for part, values in zip(batch.values() if placed or clocks else batch, expected, strict=False):
             same(part, values)
+        if clocks:
+            rows, exists = clocks.batch([places[sample] for sample in samples])
+            same(batch["row"], rows)
+            same(batch["row_mask"], exists)
+            expected = [*expected, rows, exists, *([None] if placed else [])]  # and the time of each window
         if placed:
             assert batch["index"].tolist() == list(samples)
             assert batch["series"].tolist() == [places[sample][0] for sample in samples]
@@ -349,11 +355,28 @@ def slid(random):
             assert len(batch) == len(expected)
 
     ways = (*HOST, *DEVICE, {"buffers": "own"}, {"device": "meta", "buffers": "own"})
-    dataset = shape.dataset(mask=masked, index=placed)
+    dataset = (clocks or shape).dataset(mask=masked, index=placed)
     if random.random() < 0.1:
         dataset = pickle.loads(pickle.dumps(dataset))
-    text = f"windows {shape} {options} mask={masked} index={placed}"
+    text = f"windows {shape} {options} mask={masked} index={placed} clocks={clocks}"
     return Configuration(text, dataset, options, check, None, ways)
+
+
+def clocked(random, shape):
+    """Rows with separate times beside the windows of a shape, in any unit."""
+
+    def growing(count):
+        return tuple(sorted(random.sample(range(-40, 40), count)))
+
+    clock = timed.Clock(
+        tuple(growing(random.randint(0, 12)) for _ in shape.lengths),
+        tuple(random.randint(-30, 30) for _ in range(random.randint(1, 4))),
+        random.choice(["last", "nearest"]),
+        random.choice([None, random.randint(0, 9)]),
+        kind=random.choice(["int", "float", "ns", "mixed"]),
+        width=random.choice([(), (3,)]),
+    )
+    return timed.Clocked(shape, tuple(map(growing, shape.lengths)), clock)
 
 
 KINDS = (rows, sequences, sequences, rows_of_packs, whole_groups, large_graphs, streams, slid)

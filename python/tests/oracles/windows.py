@@ -113,6 +113,11 @@ class Shape:
         windows = windows or self.windows()
         return [numpy.stack(part) for part in zip(*(self.window(windows[k]) for k in samples), strict=True)]
 
+    def stack_places(self, places):
+        """The inputs and the targets of windows at places."""
+        fields = [self.window(place) for place in places]
+        return [numpy.stack(part) for part in zip(*(parts[: len(parts) // 2] for parts in fields), strict=True)]
+
     def data(self, samples, windows=None):
         """The fields of a batch, with masks only where short series are padded."""
         found = self.stack(samples, windows)

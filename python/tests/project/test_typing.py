@@ -61,6 +61,8 @@ def test_batches_are_typed_as_they_are() -> None:
     forecasts, known = bl.WindowDataset(X, 3, 1, stride=2), bl.WindowDataset(X, 3, 1, past={"p": X[:, :1]})
     assert_type(next(iter(bl.DataLoader(forecasts, output="torch"))), tuple[Any, ...])
     assert_type(next(iter(bl.DataLoader(known, output="torch"))), dict[str, Any])
+    clocked = bl.WindowDataset(X, 3, time=list(range(len(X))), timed={"row": bl.Timed(X, list(range(len(X))), [0])})
+    assert_type(next(iter(bl.DataLoader(clocked, output="torch"))), dict[str, Any])
     assert_type(next(iter(bl.DataLoader(named, output="jax"))), dict[str, Any])
     assert_type(next(iter(bl.DataLoader(rows))), tuple[Any, ...])
     assert_type(next(iter(bl.DataLoader(sequences))), dict[str, Any])

@@ -10,7 +10,7 @@ use super::located::Located;
 use crate::batching::{Loss, Sizes};
 use crate::collate::error::CollateCause;
 use crate::collate::{
-    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, Form,
+    BySource, Conversion, Described, DocumentMask, FieldConversion, FieldOptions, Fill, FindRows, Form,
     LossDenominator, LossWeight, Members, PadSide, Passages, Places, SampleIndex, Scalar, Slot, Slotted,
     SlottedLengths, SlottedMask, SourceNumber, Taken, Weight, is_integer,
 };
@@ -556,9 +556,9 @@ pub(crate) struct Ragged {
 pub(crate) enum Index {
     /// The sample.
     Rows,
-    /// The row that a window begins with, and the steps of zeros before it; and after the table, if `lists`, the
-    /// samples.
-    Windows { places: Arc<dyn Places>, lists: bool },
+    /// The row that a window begins with, and the steps of zeros before it; then the rows that are found for it; and after
+    /// the table, if `lists`, the samples.
+    Windows { places: Arc<dyn Places>, finders: Vec<Arc<dyn FindRows>>, lists: bool },
     /// The place and the extents of each sample in each variable field, and whether batches are concatenations.
     Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
     /// The passages of each piece of a stream, and whether the documents that they are of matter.

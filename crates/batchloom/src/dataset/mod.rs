@@ -52,7 +52,8 @@ pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{Tail, TokenDataset, TokenExtras, TokenMode};
 pub use windows::{
-    Anchor, Backtest, BacktestShape, SampledBy, Short, WindowCounts, WindowDataset, WindowShape,
+    Anchor, Backtest, BacktestShape, Match, Missing, MissingRow, SampledBy, Short, Tick, Timed, WindowCounts,
+    WindowDataset, WindowShape,
 };
 
 use crate::batching::error::BatchingCause;

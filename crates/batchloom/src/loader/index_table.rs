@@ -5,7 +5,8 @@
 //! stream. Its rows depend on the kind of dataset:
 //!
 //! - Rows of one shape: the sample.
-//! - Windows: the row with which the window begins, and the number of rows of zeros before it.
+//! - Windows: the row with which the window begins, and the number of rows of zeros before it. Then, for each place of
+//!   each field with separate times, the row; -1 where there is none, and -2 less the nearest row where only that exists.
 //! - Sequences and groups: the sample; its first element in the block; the number of elements of its slot; its end in
 //!   its batch; its number in its batch; the extent that is taken of it in each dimension that varies; the extent of
 //!   its slot in each; the row of values where it begins, for each variable field.
@@ -85,7 +86,7 @@ impl IndexTable {
     fn rows(&self) -> usize {
         match self.fields.index() {
             Index::Rows => 1,
-            Index::Windows { .. } => 2,
+            Index::Windows { finders, .. } => 2 + finders.iter().map(|finder| finder.count()).sum::<usize>(),
             Index::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
             Index::Stream { .. } => 6,
         }
@@ -176,10 +177,16 @@ impl IndexTable {
                     let places = self.fields.located().places(&samples);
                     places.of(&samples).rows.iter().for_each(|&row| writer.add([number(row)]));
                 }
-                Index::Windows { places, .. } => {
+                Index::Windows { places, finders, .. } => {
+                    let mut found = Vec::new();
                     for sample in samples(plan, rank, run)? {
-                        let place = places.place(sample);
-                        writer.add([index(place.row), index(place.missing)]);
+                        let (place, mut numbers) = (places.place(sample), Vec::new());
+                        for finder in finders {
+                            finder.find(sample, &mut found);
+                            numbers.extend(found.iter().map(|found| found.number()));
+                        }
+                        let place = [index(place.row), index(place.missing)];
+                        writer.add(place.into_iter().chain(numbers));
                     }
                 }
                 Index::Ragged { fields, packs, .. } => writer.write_ragged(fields, *packs, &run.members),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -10,7 +10,8 @@ from batchloom.arguments import choice
 from batchloom.arrays import frames
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.step_arrays import align, align_rows
-from batchloom.dataset.windows.timeline import TimedRows
+from batchloom.dataset.windows.timed_field import TimedField, read_timed
+from batchloom.dataset.windows.timeline import TimedRows, Timeline
 from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
@@ -34,13 +35,16 @@ class Covariates:
         labels: Labels of windows, series or steps: an array, arrays by name, or columns of a frame.
         labels_of: One of :data:`LABELS_OF`, or ``None`` to infer it from the number of labels.
         static: Rows for each series: an array, arrays by name, columns of the frame of series, or another frame.
+        timed: Rows with separate times by name.
 
     Raises:
         ArgumentError: ``labels_of`` is given without labels, or is unknown; series have no names.
     """
 
-    def __init__(self, past: Any, future: Any, labels: Any, labels_of: str | None, static: Any) -> None:
-        self._labels, self._static = labels, static
+    def __init__(
+        self, past: Any, future: Any, labels: Any, labels_of: str | None, static: Any, timed: Any = None
+    ) -> None:
+        self._labels, self._static, self._timed = labels, static, timed
         self._of = None if labels_of is None else choice("labels_of", labels_of, LABELS_OF)
         if labels is None and labels_of is not None:
             raise ArgumentError(f"labels_of is {labels_of!r}, and labels is not given; expected both")
@@ -49,7 +53,22 @@ class Covariates:
     @property
     def are_given(self) -> bool:
         """``True`` if there is at least one more field."""
-        return bool(self.past or self.future or self._labels is not None or self._static is not None)
+        given = (self._labels, self._static, self._timed)
+        return bool(self.past or self.future or any(each is not None for each in given))
+
+    def read_timed(self, timeline: Timeline, ids: list[Any] | None, taken: Collection[str]) -> dict[str, TimedField]:
+        """Read the fields with separate times.
+
+        Args:
+            timeline: The steps of the series, and their times.
+            ids: The id of each series, if series have ids.
+            taken: The names of other fields.
+
+        Raises:
+            ArgumentError: They are no :class:`Timed` by name; a name is taken; series have no times.
+            DataError: Another number of series; times that do not grow.
+        """
+        return read_timed(self._timed, timeline, ids, taken)
 
     def columns(self, series: Any) -> list[Any]:
         """Return the columns of a frame that are labels or rows of series, and so no features."""

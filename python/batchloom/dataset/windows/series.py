@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import batchloom._native as _native
@@ -23,6 +24,7 @@ from batchloom.dataset.windows.scaler import (
     invert_transformer,
 )
 from batchloom.dataset.windows.step_arrays import take_columns
+from batchloom.dataset.windows.timed_field import TimedField
 from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
 
@@ -43,6 +45,7 @@ class Series(NamedTuple):
         chosen: The columns of ``x`` that are ``y``, in a tuple of one; ``None`` if ``y`` is an array apart.
         scaler: The scale of the series: a :class:`Scaler` or a transformer; ``None`` without one.
         unit: The type of the targets before they were scaled.
+        timed: The fields with separate times, by name.
     """
 
     fields: dict[str, BorrowedArray]
@@ -55,6 +58,7 @@ class Series(NamedTuple):
     chosen: tuple[Any] | None = None
     scaler: Any = None
     unit: str = ""
+    timed: Mapping[str, TimedField] = MappingProxyType({})
 
     @classmethod
     def read(cls, series: Any, options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> Series:
@@ -114,6 +118,7 @@ class Series(NamedTuple):
         timeline, looked_up = given.rows.timeline(), dict[str, LookedUp]()
         if rows.labels or rows.static:
             _add_rows(fields, looked_up, rows, shape, shape.slide(timeline.offsets, given.ids))
+        taken = (*fields, *shape.masks, *shape.place_names, *looked_up)
         return cls(
             fields,
             frozenset(targets),
@@ -123,6 +128,7 @@ class Series(NamedTuple):
             named=covariates.are_given or shape.fields is not None,
             are_columns=shape.fields is not None,
             chosen=given.chosen,
+            timed=covariates.read_timed(timeline, given.ids, taken),
         )
 
     @property
@@ -207,7 +213,8 @@ class Series(NamedTuple):
         }
         arrays = {name: field.array for name, field in self.fields.items()}
         timeline = self.timeline._asdict()
-        return {**self._asdict(), "fields": arrays, "looked_up": looked_up, "timeline": timeline}
+        timed = {name: each.to_pickle() for name, each in self.timed.items()}
+        return {**self._asdict(), "fields": arrays, "looked_up": looked_up, "timeline": timeline, "timed": timed}
 
     @classmethod
     def from_pickle(cls, state: dict[str, Any]) -> Series:
@@ -217,7 +224,9 @@ class Series(NamedTuple):
             name: LookedUp(of, None if rows is None else BorrowedArray(name, join_chunks(rows)))
             for name, (of, rows) in state["looked_up"].items()
         }
-        return cls(**{**state, "fields": fields, "looked_up": looked_up, "timeline": Timeline(**state["timeline"])})
+        timed = {name: TimedField.from_pickle(name, each) for name, each in state.get("timed", {}).items()}
+        read = {"fields": fields, "looked_up": looked_up, "timeline": Timeline(**state["timeline"]), "timed": timed}
+        return cls(**{**state, **read})
 
 
 def _borrow(arrays: dict[str, Any]) -> dict[str, BorrowedArray]:

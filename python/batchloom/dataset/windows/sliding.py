@@ -10,10 +10,11 @@ import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import BorrowedArray, lend
 from batchloom.collate.window_steps import WindowSteps
-from batchloom.dataset.array_windows import ArrayWindows, LookedUp, SeriesTable, Span
+from batchloom.dataset.array_windows import ArrayWindows, FoundRows, LookedUp, SeriesTable, Span
 from batchloom.dataset.window_shape import WindowShape
 from batchloom.dataset.windows.part import Part
 from batchloom.dataset.windows.series import Series
+from batchloom.dataset.windows.timed_field import mask_name, require_rows
 
 
 def slide(series: Series, shape: WindowShape, part: Part) -> ArrayWindows:
@@ -21,7 +22,8 @@ def slide(series: Series, shape: WindowShape, part: Part) -> ArrayWindows:
 
     Raises:
         ArgumentError: Lengths that make no sense.
-        DataError: A series is too short; the message names it. Or there is no window.
+        DataError: A series is too short; the message names it. Or there is no window, or one lacks a row of a field
+            with separate times.
     """
     offsets, ids = series.timeline.offsets, series.ids
     whole = shape.slide(offsets, ids)
@@ -29,10 +31,16 @@ def slide(series: Series, shape: WindowShape, part: Part) -> ArrayWindows:
     masks, looked_up = shape.masks, series.looked_up
     if shape.index:
         looked_up = looked_up | _look_up_places(series, shape)
-    native = part.cut(_with_fields(whole, spans, masks, looked_up, shape))
+    native = part.cut(_with_fields(whole, series, spans, masks, looked_up, shape))
+    if series.timed:
+        require_rows(native, series.timed, series.timeline, ids)
+    found = {
+        name: FoundRows(each.field, each.count, mask_name(name) if each.pads else None)
+        for name, each in series.timed.items()
+    }
     table = SeriesTable.of(whole, native, shape, offsets)
     where = partial(frames.where, offsets=offsets, ids=ids)
-    return ArrayWindows(native, shape, spans, masks, looked_up, table, series.named or shape.index, where)
+    return ArrayWindows(native, shape, spans, masks, looked_up, table, series.named or shape.index, where, found)
 
 
 def _look_up_places(series: Series, shape: WindowShape) -> dict[str, LookedUp]:
@@ -49,6 +57,7 @@ def _look_up_places(series: Series, shape: WindowShape) -> dict[str, LookedUp]:
 
 def _with_fields(
     windows: _native.Windows,
+    series: Series,
     spans: dict[str, Span],
     masks: dict[str, WindowSteps],
     looked_up: dict[str, LookedUp],
@@ -59,6 +68,8 @@ def _with_fields(
         windows = windows.with_steps(name, span.field.tensor, span.steps.native)
     for name, steps in masks.items():
         windows = windows.with_mask(name, steps.native)
+    for name, field in series.timed.items():
+        windows = field.add(name, windows, series.timeline, shape.time_step)
     for name, each in looked_up.items():
         # The time of a step is put after the places that the engine makes; without places, a label may be named time.
         if each.field is not None and not (shape.index and name == "time"):

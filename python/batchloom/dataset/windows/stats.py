@@ -38,10 +38,11 @@ class WindowStats:
 def count(windows: ArrayWindows, batch_size: int) -> WindowStats:
     """Return the counts of windows and series, and the bytes of an epoch and of a batch of ``batch_size``."""
     samples, different, series, padded, without = windows.native.counts()
-    spans, shape = windows.spans.values(), windows.shape
+    shape = windows.shape
     arrays = windows.cut_arrays
     covered = (batch_size - 1) * shape.stride + shape.span
-    window = sum(span.steps.count * span.field.row_bytes for span in spans)
+    found = [each.field for each in windows.found.values()]
+    window = windows.cut_bytes + windows.found_bytes
     row = sum(field.row_bytes for field in arrays)
     return WindowStats(
         windows=different,
@@ -49,11 +50,11 @@ def count(windows: ArrayWindows, batch_size: int) -> WindowStats:
         series=series,
         padded_series=padded,
         series_without_windows=without,
-        series_bytes=sum(len(field.tensor) * field.row_bytes for field in arrays),
+        series_bytes=sum(len(field.tensor) * field.row_bytes for field in (*arrays, *found)),
         stacked_bytes=samples * window,
         gathered_bytes=batch_size * window,
         viewed_bytes=covered * row,
-        materialised_bytes=0 if windows.are_strided else batch_size * window,
+        materialised_bytes=batch_size * (windows.found_bytes if windows.are_views else window),
         patched_bytes=batch_size * _count_patch_bytes(windows),
     )
 

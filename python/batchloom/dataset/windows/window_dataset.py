@@ -30,6 +30,8 @@ from batchloom.dataset.windows.shape_arguments import read_shape
 from batchloom.dataset.windows.sliding import slide
 from batchloom.dataset.windows.stats import WindowStats, count
 from batchloom.dataset.windows.time_split import read_ends, read_origin
+from batchloom.dataset.windows.timed import Timed
+from batchloom.dataset.windows.timed_field import require_rows
 from batchloom.dataset.windows.window_options import WindowAttributes, WindowOptions
 from batchloom.device.data import DeviceData
 from batchloom.errors import ArgumentError, RangeError, many
@@ -65,7 +67,8 @@ class WindowDataset(Dataset[Form], WindowAttributes):
 
     Masks, and what ``index`` adds, are the extras of a batch: ``extras=`` of a loader chooses among them.
 
-    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict with these by name.
+    With ``past``, ``future``, ``labels``, ``static``, ``timed``, ``index`` or ``offsets``, a batch is a dict with these
+    by name.
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``). Windows overlap in memory: a write in place
     changes other windows, and the series. NumPy's are read-only; torch has no read-only tensors, so do not write to
@@ -96,6 +99,8 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
         static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
             series, or a frame with the column ``id``. A batch of neighbours of one series repeats the row by a view.
+        timed: Rows with separate times by name, each a :class:`batchloom.Timed`. It needs ``time``. With
+            ``offsets``, the time of a sample is the time of its anchor; otherwise that of the last step of its input.
         index: If ``True``, batches hold ``series``, ``start`` (the first step of the window in its series, negative if
             zeros come before the series), ``time`` (the time of the first step that exists, if times are known;
             datetimes as int64 in the unit of :attr:`times`) and ``index`` (the number of the window).
@@ -136,7 +141,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         ArgumentError: Lengths that make no sense, or columns that do not exist.
         DataError: Series that disagree; labels of another number; a static column that changes; a time that is missing,
             does not grow or breaks ``freq`` (the message names series and step); a series too short for its targets,
-            with ``short="error"``; no window at all.
+            with ``short="error"``; no window at all; a window that lacks a row of ``timed``.
         DTypeError: Elements that cannot be moved as bytes, or not filled so; a column that does not hold numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
@@ -147,14 +152,15 @@ class WindowDataset(Dataset[Form], WindowAttributes):
     @overload
     def __init__(
         self: WindowDataset[Tuples], series: Any, input_len: int | tuple[int, int], horizon: int = 0, *,
-        past: None = None, future: None = None, labels: None = None, static: None = None, index: Literal[False] = False,
-        **options: Unpack[WindowOptions],
+        past: None = None, future: None = None, labels: None = None, static: None = None, timed: None = None,
+        index: Literal[False] = False, **options: Unpack[WindowOptions],
     ) -> None: ...
     @overload
     def __init__(
         self: WindowDataset[Dicts], series: Any, input_len: int | tuple[int, int] | None = None, horizon: int = 0, *,
         past: dict[str, Any] | None = None, future: dict[str, Any] | None = None, labels: Any = None,
-        static: Any = None, index: bool = False, offsets: Mapping[str, Any] | None = None,
+        static: Any = None, timed: Mapping[str, Timed] | None = None, index: bool = False,
+        offsets: Mapping[str, Any] | None = None,
         **options: Unpack[WindowOptions],
     ) -> None: ...
     # fmt: on
@@ -174,6 +180,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         labels: Any = None,
         labels_of: str | None = None,
         static: Any = None,
+        timed: Mapping[str, Timed] | None = None,
         index: bool = False,
         offsets: Mapping[str, Any] | None = None,
         id: Any = None,
@@ -192,7 +199,7 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         lengths = {"horizon": horizon, "label_len": label_len, "gap": gap, "stride": stride}
         words = {"anchor": anchor, "short": short, "sampled_by": sampled_by}
         shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
-        covariates = Covariates(past, future, labels, labels_of, static)
+        covariates = Covariates(past, future, labels, labels_of, static, timed)
         options = SeriesOptions(id, time, freq, fill, columns, targets, marks)
         given = {"id": id, "freq": freq, "fill": fill, "columns": columns, "targets": targets, "input_len": input_len}
         given |= {"labels_of": labels_of, "mask": mask, "patch_len": patch_len, "patch_stride": patch_stride}
@@ -370,7 +377,10 @@ class WindowDataset(Dataset[Form], WindowAttributes):
         samples = self._samples
         ranges, native = ranges_of(samples.array_windows.native), samples.array_windows.native
         ends_of_parts = read_ends(ends, borders, by, rounding, samples.series.timeline, ranges)
-        parts = [samples.within(ranges, part, reach_back) for part in native.split(ends_of_parts, reach_back)]
+        parts = [
+            samples.within(ranges, part, reach_back, name)
+            for (name, _), part in zip(ends_of_parts, native.split(ends_of_parts, reach_back), strict=True)
+        ]
         if scale is not None:
             series = parts[0].scale_series(scale, per_series)
             parts = [part.with_series(series) for part in parts]
@@ -475,10 +485,12 @@ class WindowSamples(StoredSamples):
         windows.memory = self.memory
         return windows if self.selection is None else windows.select(self.selection)
 
-    def within(self, whole: Array, native: _native.Windows, reach_back: bool) -> WindowSamples:
-        """Return the windows in a range of each series; ``whole`` are the ranges of these windows."""
-        ranges = ranges_of(native)
-        self.series.timeline.require_no_look_ahead(ranges)
+    def within(self, whole: Array, native: _native.Windows, reach_back: bool, name: str = "") -> WindowSamples:
+        """Return the windows in a range of each series, which may have a name; ``whole`` are the ranges of these."""
+        ranges, series = ranges_of(native), self.series
+        series.timeline.require_no_look_ahead(ranges)
+        if series.timed:
+            require_rows(native, series.timed, series.timeline, series.ids, name)
         windows = self.__new__(type(self))
         windows.__dict__.update(self.__dict__)
         windows.part = self.part.within(whole, ranges, reach_back)
@@ -501,7 +513,9 @@ class WindowSamples(StoredSamples):
     @override
     def padded_fields(self) -> Mapping[str, str]:
         # Whether a window leaves its series depends on the data, and on the part of a split.
-        return {name: span.field.dtype for name, span in self.array_windows.spans.items()}
+        windows = self.array_windows
+        found = {name: each.field.dtype for name, each in windows.found.items() if self.series.timed[name].pads}
+        return {name: span.field.dtype for name, span in windows.spans.items()} | found
 
     @override
     def row_shapes(self) -> Mapping[str, Sequence[int]]:
@@ -517,7 +531,7 @@ class WindowSamples(StoredSamples):
 
     @override
     def windows(self, documents: bool) -> ArrayWindows | None:
-        return self.array_windows if self.array_windows.are_strided else None
+        return self.array_windows if self.array_windows.are_views else None
 
     @override
     def device_data(self) -> DeviceData:

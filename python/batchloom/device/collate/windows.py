@@ -31,6 +31,24 @@ class StepRange:
 
 
 @dataclass(frozen=True)
+class FoundSteps:
+    """A field of rows that the engine finds for each window: an index table has their numbers.
+
+    Attributes:
+        fetch: Fetches the array of rows.
+        count: The number of rows that a window takes.
+        padding: The value of rows that do not exist, in the type of :func:`integer_view` for batches; ``None`` if they
+            repeat the nearest row.
+        is_masked: ``True`` if batches hold a mask of the rows that exist.
+    """
+
+    fetch: Callable[[], ResidentRows]
+    count: int
+    padding: float | None
+    is_masked: bool
+
+
+@dataclass(frozen=True)
 class LookedUpRows:
     """A field that is looked up for each window.
 
@@ -67,6 +85,7 @@ class Windows:
         step_ranges: The steps of each field.
         masks: The steps of the window that each mask is about.
         ends: The padding that windows may hold: ``"none"``, ``"front"``, or ``"both"`` before and after their series.
+        found: The fields of rows that the engine finds.
         looked_up: The fields that are looked up for each window.
         places: The places of series.
         lists: If ``True``, batches hold the number of each window, and no weight beside it.
@@ -77,28 +96,42 @@ class Windows:
         step_ranges: list[StepRange],
         masks: list[WindowSteps],
         ends: str,
+        found: list[FoundSteps],
         looked_up: list[LookedUpRows],
         places: SeriesPlaces,
         marks: Sequence[str],
     ) -> None:
         self._step_ranges, self._masks, self._ends = step_ranges, masks, ends
-        self._looked_up, self._places, self._marks = looked_up, places, marks
+        self._found, self._looked_up, self._places, self._marks = found, looked_up, places, marks
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return the index table of a block: the first row of each window, and its steps before the series."""
+        """Return the index table of a block: the first row of each window, its steps before the series, found rows."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the windows of each field, and cut them into batches."""
-        sizes = samples(outline.runs)
-        fields: list[Sequence[Any]] = [split(field, sizes) for field in self.fields(*arrived[0].unbind())]
+        sizes, numbers = samples(outline.runs), arrived[0]
+        whole = self.fields(numbers[0], numbers[1], numbers[2:])
+        fields: list[Sequence[Any]] = [split(field, sizes) for field in whole]
         return fields + split_marks(arrived, outline, self._marks)
 
-    def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
-        """Return all fields of windows that begin with ``rows``, after ``missing`` steps before their series."""
+    def fields(
+        self, rows: torch.Tensor, missing: torch.Tensor, found: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Return all fields of windows.
+
+        Args:
+            rows: The first row of each window that exists.
+            missing: The steps before it that its series lacks.
+            found: The rows of each place of each field of found rows, ``[places, windows]``; ``None`` without such.
+        """
         window = _Window(rows, missing, self._places, self._ends)
         arrays = [_take_steps(window, step_range) for step_range in self._step_ranges]
         arrays += [window.exist(steps) for steps in self._masks]
+        for each in self._found:
+            assert found is not None
+            arrays += _take_found(each, found[: each.count].T)
+            found = found[each.count :]
         return arrays + [window.look_up(each) for each in self._looked_up]
 
 
@@ -175,3 +208,19 @@ def _take_steps(window: _Window, step_range: StepRange) -> torch.Tensor:
             exists = window.exist(steps).flatten()
     values = gather_padded(source, rows.flatten(), exists, step_range.padding or 0)
     return values.view(samples, steps.count, *source.inner)
+
+
+def _take_found(found: FoundSteps, rows: torch.Tensor) -> list[torch.Tensor]:
+    """Return a field of found rows, and its mask if batches hold it.
+
+    Args:
+        found: The field.
+        rows: The rows, ``[windows, places]``; -1 where there is none, and -2 less the nearest row where only that
+            exists.
+    """
+    source, exists = found.fetch(), rows >= 0
+    if found.padding is None:
+        rows = torch.where(rows < -1, -2 - rows, rows)
+    values = gather_padded(source, rows.flatten(), (rows >= 0).flatten(), found.padding or 0)
+    values = values.view(*rows.shape, *source.inner)
+    return [values, exists] if found.is_masked else [values]

@@ -82,3 +82,38 @@ causes! {
         BacktestRoom { found: usize, most: usize } is Argument of "horizon",
     }
 }
+
+causes! {
+    /// The causes of errors about rows with separate times.
+    enum TimedCause {
+        #[error("field {field} has rows of {found} series, and there are {expected}; expected rows of each series")]
+        Series { field: String, found: usize, expected: usize } is Data,
+        #[error("field {field} has {rows} rows and {times} times; expected a time for each row, series by series")]
+        Rows { field: String, rows: usize, times: usize } is Data,
+        #[error(
+            "field {field}: {of} {row} of series {series} has no time after the one before it; expected finite times that \
+             grow within a series"
+        )]
+        Times { field: String, of: &'static str, row: usize, series: usize } is Data,
+        #[error("offsets of field {field} are none, or not finite; expected at least one finite number")]
+        Offsets { field: String } is Argument of "offsets",
+        #[error("tolerance of field {field} is negative or not finite; expected a distance")]
+        Tolerance { field: String } is Argument of "tolerance",
+        #[error("field {field} has no separate times; expected the name of a field that was added with them")]
+        Unknown { field: String } is Argument,
+        #[error(
+            "field {field} has no row for step {step} of series {series}, wanted at {wanted}, and the closest is at \
+             {closest} ({missing} of {of} rows are missing); expected rows there, a larger tolerance, or rows that may be \
+             missing"
+        )]
+        NoRow {
+            field: String,
+            series: usize,
+            step: String,
+            wanted: String,
+            closest: String,
+            missing: u64,
+            of: u64,
+        } is Data of "missing",
+    }
+}

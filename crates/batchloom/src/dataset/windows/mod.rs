@@ -1,15 +1,18 @@
 //! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
 //! Windows take no memory of their own, and never cross series: `places.rs` finds each by its number. Fields are cut
-//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series,
-//! places.
+//! from arrays with a row for each step, or looked up for each window: labels, covariates of series and places by
+//! `beside.rs`, rows with separate times by `timed.rs`.
 
 mod backtest;
 mod beside;
 mod error;
 mod places;
+mod search;
 mod shape;
 mod split;
+mod timed;
+mod with_timed;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +20,10 @@ use std::sync::Arc;
 pub use backtest::{Backtest, BacktestShape};
 use beside::{Beside, Labelled};
 use places::Windows;
+pub use search::{Match, Tick};
 pub use shape::{Anchor, SampledBy, Short, WindowShape};
+use timed::TimedField;
+pub use timed::{Missing, MissingRow, Timed};
 
 use super::collation::{CollateOptions, Collation, Index};
 use super::kind::{Content, ContentRequest, EpochKey, Kind};
@@ -84,12 +90,13 @@ pub struct WindowDataset {
     starts: Arc<[usize]>,
     spans: Vec<(String, Span)>,
     masks: Vec<(String, WindowSteps)>,
+    timed: Vec<TimedField>,
     beside: Vec<(String, Beside)>,
     /// True if batches hold the number of each window.
     index: bool,
 }
 
-crate::brief::debug_in_brief!(WindowDataset, [windows, rows, spans, masks, beside, index], [starts]);
+crate::brief::debug_in_brief!(WindowDataset, [windows, rows, spans, masks, timed, beside, index], [starts]);
 
 impl WindowDataset {
     /// The windows of series that lie one after the other: series `k` is the rows `offsets[k]..offsets[k + 1]`.
@@ -115,8 +122,8 @@ impl WindowDataset {
         let starts = series.iter().map(|rows| rows.start).collect();
         let windows = Arc::new(Windows::new(shape, series.clone(), series, false)?);
         let rows = offsets.last().copied().unwrap_or(0);
-        let (spans, masks, beside) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { windows, rows, starts, spans, masks, beside, index: false })
+        let (spans, masks, timed, beside) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { windows, rows, starts, spans, masks, timed, beside, index: false })
     }
 
     /// Adds a field that holds the steps of input of an array `[time, ..]`.
@@ -267,8 +274,9 @@ impl WindowDataset {
     fn require_new(&self, name: &str) -> Result<()> {
         let spans = self.spans.iter().map(|(name, _)| name);
         let masks = self.masks.iter().map(|(name, _)| name);
+        let timed = self.timed.iter().flat_map(|field| field.mask.iter().chain([&field.name]));
         let beside = self.beside.iter().map(|(name, _)| name);
-        match spans.chain(masks).chain(beside).any(|other| other == name) {
+        match spans.chain(masks).chain(timed).chain(beside).any(|other| other == name) {
             true => Err(DatasetCause::DuplicateField { field: name.to_owned() }.into()),
             false => Ok(()),
         }
@@ -289,12 +297,13 @@ impl WindowDataset {
     ///
     /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a
     /// horizon is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no
-    /// error.
+    /// error. Fields with [separate times](Self::timed) end with the part too; they begin with it unless windows reach
+    /// back.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if there is not one part for each series, or if one ends before it
-    /// starts or after its series; [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no
-    /// window.
+    /// starts or after its series; [`Kind::Data`](crate::Kind::Data) if a series is too short, if there is no window, or if
+    /// a window lacks a row and that is an [error](Missing::Error).
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
         let Windows { shape, series, parts, selection, .. } = &*self.windows;
         if let Some(selection) = selection {
@@ -321,7 +330,12 @@ impl WindowDataset {
                 labelled.require(name, &windows)?;
             }
         }
-        Ok(Self { windows: Arc::new(windows), ..self.clone() })
+        let (offsets, reaches_back) = (self.offsets(), reach_back && shape.horizon > 0);
+        let within = |field: &TimedField| field.within(&offsets, &windows.parts, reaches_back);
+        let timed = self.timed.iter().map(within).collect();
+        let part = Self { windows: Arc::new(windows), timed, ..self.clone() };
+        part.require_rows()?;
+        Ok(part)
     }
 
     /// The selected windows of these, numbered anew. Neighbours in a series are views, as before.
@@ -337,6 +351,12 @@ impl WindowDataset {
         let selection = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
         let windows = Windows { selection: Some(selection), ..(*self.windows).clone() };
         Ok(Self { windows: Arc::new(windows), ..self.clone() })
+    }
+
+    /// The rows of each array that is not cut along with the windows.
+    fn whole_arrays(&self) -> impl Iterator<Item = usize> {
+        let beside = self.beside.iter().filter_map(|(_, beside)| beside.values());
+        beside.chain(self.timed.iter().map(|field| &field.values)).map(|values| values.shape()[0])
     }
 
     /// The number of samples.
@@ -460,7 +480,8 @@ impl Kind for WindowDataset {
     fn arrays(&self) -> Vec<(&str, &ChunkedTensor)> {
         let spans = self.spans.iter().map(|(name, span)| (name.as_str(), &span.values));
         let beside = self.beside.iter().filter_map(|(name, beside)| Some((name.as_str(), beside.values()?)));
-        spans.chain(beside).collect()
+        let timed = self.timed.iter().map(|field| (field.name.as_str(), &field.values));
+        spans.chain(beside).chain(timed).collect()
     }
 
     fn collation(&self, _: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
@@ -473,10 +494,15 @@ impl Kind for WindowDataset {
         for (name, steps) in &self.masks {
             fields.push((name.clone(), Arc::new(WindowMask { windows: windows(), steps: steps.clone() })));
         }
+        let finders = self.finders();
+        for (field, finder) in self.timed.iter().zip(&finders) {
+            fields.extend(field.forms(finder, options)?);
+        }
         for (name, beside) in &self.beside {
             fields.push((name.clone(), beside.form(name, &self.windows, &self.starts)?));
         }
-        let collation = Collation::new(fields, Index::Windows { places: windows(), lists: self.index })?;
+        let collation =
+            Collation::new(fields, Index::Windows { places: windows(), finders, lists: self.index })?;
         if self.index { collation.with_index() } else { Ok(collation) }
     }
 
@@ -495,13 +521,12 @@ impl Kind for WindowDataset {
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
         let covered = self.windows.find_covered(samples);
-        let whole = self.beside.iter().filter_map(|(_, beside)| Some(0..beside.values()?.shape()[0]));
+        let whole = self.whole_arrays().map(|rows| 0..rows);
         self.spans.iter().map(|_| covered.clone()).chain(whole).collect()
     }
 
     fn most_rows(&self, samples: usize) -> Vec<usize> {
         let most = self.windows.most_covered(samples, self.rows);
-        let whole = self.beside.iter().filter_map(|(_, beside)| Some(beside.values()?.shape()[0]));
-        self.spans.iter().map(|_| most).chain(whole).collect()
+        self.spans.iter().map(|_| most).chain(self.whole_arrays()).collect()
     }
 }

@@ -144,6 +144,12 @@ impl Windows {
         self.holders[self.window(sample).0].series
     }
 
+    /// The series of `sample`, and its place.
+    pub(super) fn find_series(&self, sample: u64) -> (usize, WindowPlace) {
+        let (holder, window) = self.window(sample);
+        (self.holders[holder].series, self.at(holder, window))
+    }
+
     /// The number of series with one window that begins with zeros, because they are shorter than a window.
     pub(super) fn count_padded(&self) -> usize {
         let least = self.shape.least_span();
