@@ -179,7 +179,8 @@ def torch_loader(decode: Decode, paths: Sequence[str], batch: int, shuffle: bool
     return lambda: loader
 
 
-ALONE, THREADS, PROCESSES = "one thread, no loader", "batchloom, 2 threads", "batchloom, 2 processes"
+ALONE, PAIR = "one thread, no loader", "two threads, no loader"
+THREADS, PROCESSES = "batchloom, 2 threads", "batchloom, 2 processes"
 RESIZED, TORCH = "batchloom, 2 threads and bl.Resize", "torch DataLoader, 2 workers"
 # The ways in which a function is called for every file, by loaders.
 WAYS: dict[str, Callable[..., Epochs]] = {

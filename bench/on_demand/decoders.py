@@ -1,7 +1,7 @@
 """Decoding of images and sounds by the libraries that people have, in threads, in processes and in torch's loader.
 
-Four sets of files: ``photographs``, 384 JPEG files of 500 x 375 pixels, cut from the two photographs of scikit-learn;
-``large photographs``, 96 of 1600 x 1200, such pieces made larger, with noise; ``WAV`` and ``FLAC``, 512 clips of two
+Four sets of files: ``photographs``, 256 JPEG files of 500 x 375 pixels, cut from the two photographs of scikit-learn;
+``large photographs``, 64 of 1600 x 1200, such pieces made larger, with noise; ``WAV`` and ``FLAC``, 512 clips of two
 seconds at 16 kHz, drawn by this module. A batch is 64 images of 224 x 224 pixels in uint8 (16 of the large ones), or 64
 clips; shuffled, loop body ``pass``. Workers of torch get as many batches each. Promises:
 
@@ -9,14 +9,13 @@ clips; shuffled, loop body ``pass``. Workers of torch get as many batches each. 
   sounds that were written, but for a step of 16 bits; and each loader the samples of its function, in order.
 - All libraries and all ways run in the same rounds, so that any two of them may be compared. Files were read before.
 - A library that is not installed, or lacks a library of the system, is not measured, and the JSON says why.
-- ``interpreter_held``: the share of its own time in which a function holds the interpreter, so that no other thread of
-  Python runs. While one thread decodes, another one runs pure Python: what the second did not get was held, the
-  changes between the two included. ``processor_milliseconds``: for a file, in one thread.
+- ``in_threads``: how many times as fast as one thread two threads of Python call a function, without a loader. A
+  function that holds the interpreter has about 1 there, and one that releases it as much as two processes have.
+- ``processor_milliseconds``: the time of the processor for a file, in one thread, which a busy machine changes little.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import wave
@@ -35,15 +34,15 @@ from bench.harness.claims import Claim, stated
 from bench.harness.measure import Candidate, Timing, interleave, progress, with_threads
 from bench.harness.report import print_disturbed, print_not_measured, table
 from bench.on_demand import decoder_peers as peers
-from bench.on_demand.decoder_peers import ALONE, PROCESSES, RESIZED, THREADS, TORCH, WAYS, Decode
+from bench.on_demand.decoder_peers import ALONE, PAIR, PROCESSES, RESIZED, THREADS, TORCH, WAYS, Decode
 
-PHOTOGRAPHS, LARGE, SOUNDS, LEAST_BATCHES = 384, 96, 512, 4
+PHOTOGRAPHS, LARGE, SOUNDS, LEAST_BATCHES = 256, 64, 512, 4
 BATCH, BATCH_OF_LARGE = 64, 16
 SIZE, LARGE_SIZE, QUALITY = (500, 375), (1600, 1200), 85
 RATE, SECONDS = 16_000, 2
 # The most that a pixel differs from Pillow's on average, in levels of 256: libraries resize by other filters.
 LEVELS = 6.0
-CHECKED, HELD_FILES, HELD_TRIES, SWITCH_SECONDS = 8, 32, 9, 1e-4
+CHECKED, FEW_FILES, TRIES = 8, 32, 5
 
 Files = Sequence[str]
 
@@ -131,52 +130,30 @@ def require_sound(sounds: Mapping[str, numpy.ndarray], decode: Decode, path: str
     assert numpy.abs(sound - expected).max() <= 1.01 / (1 << 15), f"{decode.__name__} makes another sound"
 
 
-def time_alone(decode: Decode, files: Files) -> tuple[float, float]:
-    """Return the processor's milliseconds for a file, and the share in which a function holds the interpreter.
-
-    Each is the least of several tries: other processes make both larger, never smaller.
-    """
-    files = files[:HELD_FILES]
-    decode_all(decode, files)
-    tries = [_time_alone(decode, files) for _ in range(HELD_TRIES)]
-    processor = min(first for first, _ in tries)
-    held = min(second for _, second in tries)
-    return processor / len(files) * 1000, min(held / processor, 1.0)
-
-
-def _time_alone(decode: Decode, files: Files) -> tuple[float, float]:
-    """Return the processor's seconds for files, and the seconds that a second thread did not get."""
-    start = time.process_time()
-    decode_all(decode, files)
-    processor = time.process_time() - start
-    others, done, begun = [], threading.Event(), threading.Event()
-
-    def count() -> None:
-        begun.set()
-        first = time.thread_time()
-        while not done.is_set():
-            pass
-        others.append(time.thread_time() - first)
-
-    other, before = threading.Thread(target=count), sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    try:
-        other.start()
-        begun.wait()
-        start = time.perf_counter()
-        decode_all(decode, files)
-        whole = time.perf_counter() - start
-    finally:
-        done.set()
-        other.join()
-        sys.setswitchinterval(before)
-    return processor, max(whole - others[0], 0.0)
-
-
 def decode_all(decode: Decode, files: Files) -> None:
     """Decode all files in this thread, and do nothing else."""
     for path in files:
         decode(path)
+
+
+def decode_in_threads(decode: Decode, files: Files) -> None:
+    """Decode all files in two threads, and do nothing else."""
+    count = peers.WORKERS
+    threads = [threading.Thread(target=decode_all, args=(decode, files[first::count])) for first in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def processor_milliseconds(decode: Decode, files: Files) -> float:
+    """Return the time that a processor takes for a file, in one thread: the least of several tries."""
+    files, tries = files[:FEW_FILES], []
+    for _ in range(TRIES):
+        start = time.process_time()
+        decode_all(decode, files)
+        tries.append(time.process_time() - start)
+    return min(tries) / len(files) * 1000
 
 
 def find_missing(decoders: Mapping[str, Decode], path: str) -> dict[str, str]:
@@ -196,7 +173,7 @@ def require_ways(name: str, decode: Decode, files: Files) -> None:
     Raises:
         AssertionError: It does.
     """
-    expected = torch.stack([torch.as_tensor(numpy.asarray(decode(path))) for path in files])
+    expected = torch.from_numpy(numpy.stack([numpy.asarray(decode(path)) for path in files]))
     for way, make in WAYS.items():
         (found,) = make(decode, files, len(files), shuffle=False)()
         assert torch.equal(found, expected), f"{name}: {way} makes other batches"
@@ -214,9 +191,11 @@ def measure_set(
         for path in files[:CHECKED]:
             check(decode, path)
         require_ways(name, decode, files[:CHECKED])
-        processor, held = time_alone(decode, files)
-        facts = {"library": name, "way": ALONE, "processor_milliseconds": processor, "interpreter_held": held}
-        candidates.append(Candidate(f"{name}: {ALONE}", partial(decode_all, decode, files), facts))
+        facts = {"library": name, "processor_milliseconds": processor_milliseconds(decode, files)}
+        candidates += [
+            Candidate(f"{name}: {ALONE}", partial(decode_all, decode, files), {**facts, "way": ALONE}),
+            Candidate(f"{name}: {PAIR}", partial(decode_in_threads, decode, files), {"library": name, "way": PAIR}),
+        ]
         ways: dict[str, Any] = {way: partial(make, decode) for way, make in WAYS.items()}
         if name in peers.IMAGES:
             ways[RESIZED] = partial(peers.with_resize, peers.IMAGES[name][1])
@@ -228,6 +207,8 @@ def measure_set(
     found = {(timing.candidate.facts["library"], timing.candidate.facts["way"]): timing for timing in timings.values()}
     for timing in timings.values():
         timing.candidate.facts["files_a_second"] = round(len(files) / timing.median)
+    for name in here:
+        found[name, ALONE].candidate.facts["in_threads"] = round(found[name, ALONE].ratio(found[name, PAIR]), 2)
     print_set(title, found, missing)
     print_disturbed(title, timings)
     size = sum(Path(path).stat().st_size for path in files)
@@ -259,19 +240,17 @@ def claim_over_torch(title: str, name: str, found: Mapping[tuple[str, str], Timi
 
 
 def print_set(title: str, found: Mapping[tuple[str, str], Timing], missing: Mapping[str, str]) -> None:
-    """Print the files a second of each library in each way, and the share in which the interpreter is held."""
+    """Print the files a second of each library in each way, and what two threads gain."""
     names = list(dict.fromkeys(name for name, _ in found))
     ways = list(dict.fromkeys(way for _, way in found))
 
     def cell(name: str, way: str) -> str:
         return str(found[name, way].candidate.facts["files_a_second"]) if (name, way) in found else "-"
 
-    facts = {name: found[name, ALONE].candidate.facts for name in names}
-    alone = {
-        name: (f"{of['processor_milliseconds']:.2f}", f"{of['interpreter_held']:.0%}") for name, of in facts.items()
-    }
-    rows = [(name, *alone[name], *(cell(name, way) for way in ways)) for name in names]
-    table(f"{title}: files a second", ("library", "processor ms", "interpreter held", *ways), rows)
+    alone = {name: found[name, ALONE].candidate.facts for name in names}
+    facts = {name: (f"{of['processor_milliseconds']:.2f}", f"{of['in_threads']:.2f}") for name, of in alone.items()}
+    rows = [(name, *facts[name], *(cell(name, way) for way in ways)) for name in names]
+    table(f"{title}: files a second", ("library", "processor ms", "in threads", *ways), rows)
     print_not_measured(missing)
 
 
