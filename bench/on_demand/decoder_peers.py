@@ -134,6 +134,7 @@ IMAGES: dict[str, tuple[Decode, Decode]] = {
     "torchcodec": (torchcodec_jpeg, decode_by_torchcodec),
     "simplejpeg, scaled": (simplejpeg_scaled, decode_by_simplejpeg),
 }
+RESIZED_BY_ENGINE = ("Pillow", "Pillow, draft", "torchvision")
 FLAC: dict[str, Decode] = {"soundfile": soundfile, "torchcodec, FFmpeg": torchcodec_ffmpeg}
 WAV: dict[str, Decode] = {**FLAC, "torchcodec, WavDecoder": torchcodec_wav, "scipy": scipy}
 

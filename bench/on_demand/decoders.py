@@ -31,7 +31,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from bench.harness.claims import Claim, stated
-from bench.harness.measure import Candidate, Timing, interleave, progress, with_threads
+from bench.harness.measure import Candidate, Pace, Timing, interleave, progress, with_threads
 from bench.harness.report import print_disturbed, print_not_measured, table
 from bench.on_demand import decoder_peers as peers
 from bench.on_demand.decoder_peers import ALONE, PAIR, PROCESSES, RESIZED, THREADS, TORCH, WAYS, Decode
@@ -43,6 +43,7 @@ RATE, SECONDS = 16_000, 2
 # The most that a pixel differs from Pillow's on average, in levels of 256: libraries resize by other filters.
 LEVELS = 6.0
 CHECKED, FEW_FILES, TRIES = 8, 32, 5
+PACE = Pace(seconds=0.3, tries=3)
 
 Files = Sequence[str]
 
@@ -197,13 +198,13 @@ def measure_set(
             Candidate(f"{name}: {PAIR}", partial(decode_in_threads, decode, files), {"library": name, "way": PAIR}),
         ]
         ways: dict[str, Any] = {way: partial(make, decode) for way, make in WAYS.items()}
-        if name in peers.IMAGES:
+        if name in peers.RESIZED_BY_ENGINE:
             ways[RESIZED] = partial(peers.with_resize, peers.IMAGES[name][1])
         candidates += [
             Candidate(f"{name}: {way}", partial(with_threads, 1, make(files, batch)), {"library": name, "way": way})
             for way, make in ways.items()
         ]
-    timings = interleave(title, candidates, rounds)
+    timings = interleave(title, candidates, rounds, PACE)
     found = {(timing.candidate.facts["library"], timing.candidate.facts["way"]): timing for timing in timings.values()}
     for timing in timings.values():
         timing.candidate.facts["files_a_second"] = round(len(files) / timing.median)
