@@ -14,7 +14,7 @@ from typing import Any
 from bench.harness.command import arguments, is_whole, wanted
 from bench.harness.record import write
 
-PARTS = ("images", "functions", "resize", "cast", "sparse", "hugging_face", "decoders")
+PARTS = ("images", "functions", "resize", "cast", "sparse", "hugging_face", "decoders", "decoder_costs")
 
 
 def measure(part: str, scale: float, rounds: int) -> list[dict[str, Any]]:

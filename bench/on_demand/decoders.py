@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,15 +157,16 @@ def processor_milliseconds(decode: Decode, files: Files) -> float:
     return min(tries) / len(files) * 1000
 
 
-def find_missing(decoders: Mapping[str, Decode], path: str) -> dict[str, str]:
-    """Return the libraries that cannot decode here, and why: the first line of the error."""
+def find_here(decoders: Mapping[str, Decode], path: str) -> tuple[dict[str, Decode], dict[str, str]]:
+    """Return the libraries that decode here, and those that do not, with the first line of the error."""
+    torch.set_num_threads(1)
     missing = {}
     for name, decode in decoders.items():
         try:
             decode(path)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             missing[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return missing
+    return {name: decode for name, decode in decoders.items() if name not in missing}, missing
 
 
 def require_ways(name: str, decode: Decode, files: Files) -> None:
@@ -184,9 +185,7 @@ def measure_set(
     title: str, decoders: Mapping[str, Decode], files: Files, batch: int, check: Any, rounds: int
 ) -> dict[str, Any]:
     """Check and time all libraries in all ways over the files of one set."""
-    torch.set_num_threads(1)
-    missing = find_missing(decoders, files[0])
-    here = {name: decode for name, decode in decoders.items() if name not in missing}
+    here, missing = find_here(decoders, files[0])
     candidates = []
     for name, decode in here.items():
         for path in files[:CHECKED]:
@@ -255,12 +254,12 @@ def print_set(title: str, found: Mapping[tuple[str, str], Timing], missing: Mapp
     print_not_measured(missing)
 
 
-def measure(scale: float, rounds: int) -> list[dict[str, Any]]:
-    """Measure all sets."""
-    return [*measure_images(scale, rounds), *measure_sounds(scale, rounds)]
+def measure(scale: float, rounds: int, over: Callable[..., dict[str, Any]] = measure_set) -> list[dict[str, Any]]:
+    """Measure all sets, each by ``over``."""
+    return [*measure_images(scale, rounds, over), *measure_sounds(scale, rounds, over)]
 
 
-def measure_images(scale: float, rounds: int) -> list[dict[str, Any]]:
+def measure_images(scale: float, rounds: int, over: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
     """Measure photographs of two sizes."""
     decoders, cases = {name: decode for name, (decode, _) in peers.IMAGES.items()}, []
     sets = (("photographs", PHOTOGRAPHS, SIZE, BATCH), ("large photographs", LARGE, LARGE_SIZE, BATCH_OF_LARGE))
@@ -268,24 +267,24 @@ def measure_images(scale: float, rounds: int) -> list[dict[str, Any]]:
         with TemporaryDirectory() as folder:
             progress(f"{title}: writing")
             files = write_photographs(Path(folder), scaled(count, scale, batch), size)
-            cases.append(measure_set(title, decoders, files, batch, require_image, rounds))
+            cases.append(over(title, decoders, files, batch, require_image, rounds))
     return cases
 
 
-def measure_sounds(scale: float, rounds: int) -> list[dict[str, Any]]:
+def measure_sounds(scale: float, rounds: int, over: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
     """Measure sounds in two formats."""
     cases = []
     with TemporaryDirectory() as folder:
         progress("sounds: writing")
         files, sounds = write_sounds(Path(folder), scaled(SOUNDS, scale, BATCH))
         check = partial(require_sound, {Path(path).stem: sound for path, sound in zip(files, sounds, strict=True)})
-        cases.append(measure_set("WAV", peers.WAV, files, BATCH, check, rounds))
+        cases.append(over("WAV", peers.WAV, files, BATCH, check, rounds))
         try:
             files = write_flac(files, sounds)
         except ImportError as error:
             print_not_measured({"FLAC": str(error)})
         else:
-            cases.append(measure_set("FLAC", peers.FLAC, files, BATCH, check, rounds))
+            cases.append(over("FLAC", peers.FLAC, files, BATCH, check, rounds))
     return cases
 
 
