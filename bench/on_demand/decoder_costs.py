@@ -2,8 +2,8 @@
 
 Over the files of ``decoders``, in one thread, without a loader. Promises:
 
-- Processes beside it change the figures little: of the processor's time the least of several tries counts, and the share
-  is one of samples. A busy machine can tell which decoder is cheap, though not how fast a loader is.
+- Processes beside it change the figures little: of the processor's time the least of several tries counts, and the
+  share is one of samples. A busy machine can tell which decoder is cheap, though not how fast a loader is.
 - ``interpreter_held``: py-spy, a program that looks at a process from outside, notes 500 times a second whether the
   thread that decodes works, and then whether it holds the interpreter while it works. Without py-spy it is ``None``.
 """
