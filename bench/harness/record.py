@@ -21,6 +21,7 @@ BENCH = Path(__file__).parents[1]
 PACKAGES = (
     *("batchloom", "torch", "numpy", "batch-iter", "grain"),
     *("scipy", "pillow", "torchvision", "spdl-core"),
+    *("torchcodec", "simplejpeg", "soundfile", "py-spy"),
     *("transformers", "tokenizers", "trl", "verl", "datasets", "pyarrow", "lhotse", "numba"),
     *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
     *("mosaicml-streaming", "array-record"),

@@ -144,7 +144,7 @@ class Dataset(HasSizes, Generic[Form]):
 
         Raises:
             ArgumentError: It is no number of bytes, or no array lies in the map of a file. A map that is copied on
-                writing (mode ``"c"``) holds changes, and counts as memory.
+                writing (mode ``"c"``, and maps of ``torch.load`` by default) holds changes, and counts as memory.
         """
         samples, limit = self._samples, byte_count("memory", memory)
         if samples.is_in_chunks:

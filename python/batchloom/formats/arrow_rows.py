@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError
 from batchloom.formats.arrow_tables import map_whole, read_stored, refuse_chunk_options, require_same_columns
 from batchloom.formats.items import open_items
 from batchloom.formats.options import OpenOptions
@@ -52,7 +53,12 @@ def open_table_rows(open_tables: Any, indices: Any, options: OpenOptions) -> Dat
     """
     named = open_tables()
     (first, table), *others = named
-    refuse_chunk_options(options, first, ("memory", "chunks_open"))
+    if options.memory is not None:
+        raise ArgumentError(
+            f"memory is {options.memory!r}, and fn reads rows of {first} one by one from its map, where loaders count "
+            "no page: the system takes pages back when it needs them; expected no memory, or no fn"
+        )
+    refuse_chunk_options(options, first, ("chunks_open",))
     require_rows(sum(each.num_rows for _, each in named), first)
     columns = choose_values(table.schema.names, options, first)
     wanted = list(dict.fromkeys(columns.values()))

@@ -134,6 +134,27 @@ def test_a_private_map_that_is_read_only_now_keeps_its_changes(path):
     assert (values == 7).all()
 
 
+def test_tensors_that_torch_maps(tmp_path):
+    """They are borrowed; torch maps privately by default, so its pages are unmapped where they are shared alone."""
+    torch = pytest.importorskip("torch")
+    path = str(tmp_path / "rows.pt")
+    torch.save({"x": torch.arange(400_000).reshape(-1, WIDTH)}, path)
+    private = torch.load(path, mmap=True)["x"]
+    with refused(bl.ArgumentError, "memory", "1000", "map of a file"):
+        bl.TensorDataset(x=private).with_memory(1000)
+    with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        shared = torch.load(path, mmap=True)["x"]
+    limited = bl.TensorDataset(x=shared).with_memory(1000)
+    for seed, dataset in product(range(2), (bl.TensorDataset(x=private), limited)):
+        loader = bl.DataLoader(dataset, 64, shuffle=True, seed=seed)
+        plan = loader.plan(0)
+        for batch, numbers in zip(loader, plan, strict=True):
+            assert (batch["x"][:, 0].numpy() == WIDTH * numpy.asarray(numbers)).all()
+    shared.sum()
+    samples_of(limited).release_pages()
+    assert (shared[:, 0] == WIDTH * torch.arange(len(shared))).all()
+
+
 def test_memory_that_is_no_file_stays():
     with mmap.mmap(-1, 1 << 20) as memory:  # shared, and no file
         values = numpy.frombuffer(memory, numpy.int64)

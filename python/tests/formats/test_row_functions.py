@@ -267,6 +267,20 @@ def test_rows_are_what_datasets_gives(tmp_path):
         bl.open(data, on_error="skip")
 
 
+def test_rows_that_are_mapped_have_no_limit_of_memory(tmp_path):
+    path = tmp_path / "mapped.arrow"
+    with pa.ipc.new_file(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    for options, values in (
+        ({"memory": "1MB"}, ("memory", "'1MB'", "fn", "one by one", "expected no memory, or no fn")),
+        ({"chunks_open": 3}, ("chunks_open", "mapped", "without chunks")),
+    ):
+        with refused(bl.ArgumentError, *values):
+            bl.open(path, fn=as_is, **options)
+    with refused(bl.ArgumentError, "memory", "1000", "map of a file"):
+        bl.open(path, fn=as_is).with_memory(1000)
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_a_row_that_is_a_sample_itself_makes_batches(tmp_path, kind):
     found = bl.open(write(tmp_path, kind), fn=as_is, columns=["text", "number"])
