@@ -65,7 +65,9 @@ def run(*command, **environment):
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     manifest = ROOT / "python" / "Cargo.toml"
-    run(BIN / "maturin", "build", "--profile", PROFILE, "--quiet", "-i", sys.executable, "-m", manifest, "--out", folder)
+    run(
+        BIN / "maturin", "build", "--profile", PROFILE, "--quiet", "-i", sys.executable, "-m", manifest, "--out", folder
+    )
     (path,) = folder.glob("*.whl")
     return path
 
