@@ -20,6 +20,9 @@ const EMPTY: Part = Part { cost: 0, first: NOBODY, last: NOBODY };
 /// Returns the members of each of `parts` parts, by their places in `costs`; with `equal`, parts differ by one member at
 /// most.
 pub(super) fn divide(costs: &[u64], parts: usize, equal: bool) -> Vec<Vec<usize>> {
+    if costs.is_empty() || parts == 0 {
+        return vec![Vec::new(); parts];
+    }
     let mut next = vec![NOBODY; costs.len()];
     let mut states = begin(costs, parts, equal);
     let difference = |state: &[Part]| state[0].cost - state[parts - 1].cost;
@@ -41,10 +44,7 @@ pub(super) fn divide(costs: &[u64], parts: usize, equal: bool) -> Vec<Vec<usize>
         heap.push((difference(state), Reverse(one)));
     }
     let members = |part: &Part| std::iter::successors(known(part.first), |&at| known(next[at])).collect();
-    match states.get(last * parts..(last + 1) * parts) {
-        Some(state) => state.iter().map(members).collect(),
-        None => vec![Vec::new(); parts],
-    }
+    states[last * parts..(last + 1) * parts].iter().map(members).collect()
 }
 
 /// The states of the beginning, each as its parts: one for each number, or with `equal` one for each run of sorted numbers.
