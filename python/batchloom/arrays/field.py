@@ -39,17 +39,18 @@ class BorrowedArray:
         if not self.can_change:
             return
         address = self._module.address(self.array, self.label)
+        if address == self._address:
+            return
         if self.was_shared:
             raise DataError(
                 f"field {self.label} was moved to memory that processes share, in the middle of an iteration, as torch "
                 "does when it sends a tensor to one; expected to start such processes, or to call share_memory_(), "
                 "before the iteration begins: the next one takes the field where it is"
             )
-        if address != self._address:
-            raise DataError(
-                f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-                f"dataset was made and has {address} now; make a new dataset after changing it"
-            )
+        raise DataError(
+            f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
+            f"dataset was made and has {address} now; make a new dataset after changing it"
+        )
 
     def check_whole(self) -> None:
         """Raise if any part of the array was resized or moved since it was borrowed."""
