@@ -11,21 +11,25 @@ that the script has. Loop body ``pass``. Promises:
 - ``warm``: a pass of at most 200 batches, or an epoch, with two of torch's threads on all cores, and once more with all of
   the process on one core. Interleaved rounds, each row in a process of its own.
 - ``cold``: making everything from the raw data and the first pass, each time in a fresh process that has imported what
-  it needs. The script and batchloom take turns.
+  its modules name. Modules of batchloom that it imports on first use count; they are compiled, as an installed package
+  is. The script and batchloom take turns.
 - Scripts run without worker processes, which are slower on short passes, but for images and where a row says so.
 - A row without its checkout or package is not measured, and the reason is printed.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import tempfile
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import batchloom
 import torch
 
 from bench.harness.checkouts import NotHere, find_checkout, read_commit
@@ -35,10 +39,10 @@ from bench.harness.measure import LOOM, Candidate, Pace, Timing, exhaust, interl
 from bench.harness.processes import elsewhere
 from bench.harness.record import write
 from bench.harness.report import print_not_measured, table
-from bench.migrations.rows import Row
+from bench.migrations.rows import Pass, Row, Side
 
 SCRIPT = "script"
-PACE, TUNED_THREADS = Pace(seconds=0.4), 2
+PACE, THREADS, COLD_ROUNDS = Pace(seconds=0.2, tries=3), 2, 3
 
 
 def all_rows() -> dict[str, Row]:
@@ -56,42 +60,64 @@ def all_rows() -> dict[str, Row]:
     return {row.name: row for row in sorted(rows, key=lambda row: row.number)}
 
 
-def check(name: str, folder: Path, scale: float) -> int:
-    """Compare both sides of a row; return the number of compared batches. Runs in a fresh process."""
-    row = all_rows()[name]
-    return row.check(row, row.prepare(folder, scale))
+def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str, Any], Claim]:
+    """Compare and measure one row."""
+    case: dict[str, Any] = {"name": row.name, "number": row.number, "form": row.form, "title": row.title}
+    case |= {"source": vars(row.source), "changed": row.changed}
+    checkout = find_checkout(row.source.checkout)
+    case["checkout"] = None if checkout is None else read_commit(checkout)
+    checked, script, loom = elsewhere(measure_here, row.name, folder, scale, rounds)
+    case |= {"checked_batches": checked, "warm": warm_record(script, loom)}
+    case["one_core"] = warm_record(*elsewhere(measure_on_one_core, row.name, folder, scale, rounds))
+    case["cold"] = measure_cold(row.name, folder, scale, min(rounds, COLD_ROUNDS))
+    text = f"row {row.name}, {row.title}: warm time of the script, times batchloom's"
+    claim = Claim(text, case["warm"]["ratio"], ">=", 1, case["warm"]["best_ratio"])
+    return {**case, "claim": claim.record()}, claim
 
 
-def warm(name: str, folder: Path, scale: float, rounds: int, one_core: bool) -> dict[str, Timing]:
-    """Time passes of both sides in the same rounds. Runs in a fresh process."""
-    if one_core:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1 if one_core else TUNED_THREADS)
+def measure_here(name: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timing, Timing]:
+    """Compare both sides, and time passes on all cores. Runs in a fresh process."""
+    torch.set_num_threads(THREADS)
     row = all_rows()[name]
     data = row.prepare(folder, scale)
-    candidates = []
-    for title, side in ((SCRIPT, row.script), (LOOM, row.loom)):
-        epoch = side(data, True)
-        candidates.append(Candidate(title, lambda epoch=epoch: exhaust(islice(epoch(), row.batches))))
-    timings = interleave(f"{name}, {'one core' if one_core else 'all cores'}", candidates, rounds, PACE)
-    for title, timing in timings.items():
-        timings[title] = Timing(Candidate(title, float), timing.runs, timing.others)  # what can leave the process
-    return timings
+    checked = row.check(row, data)
+    progress(f"{name}: {checked} batches compared")
+    return checked, *warm(row, data, rounds, "all cores")
 
 
-def cold(name: str, title: str, folder: Path, scale: float) -> float:
-    """Return the seconds of making one side and of its first pass. Runs in a fresh process."""
+def measure_on_one_core(name: str, folder: Path, scale: float, rounds: int) -> tuple[Timing, Timing]:
+    """Time passes where all threads share one core. Runs in a fresh process."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
     row = all_rows()[name]
-    torch.set_num_threads(TUNED_THREADS)
-    data = row.prepare(folder, scale)
-    side = row.script if title == SCRIPT else row.loom
-    start = time.perf_counter()
-    exhaust(islice(side(data, True)(), row.batches))
-    return time.perf_counter() - start
+    return warm(row, row.prepare(folder, scale), rounds, "one core")
+
+
+def warm(row: Row, data: Any, rounds: int, where: str) -> tuple[Timing, Timing]:
+    """Time passes of both sides in the same rounds."""
+    candidates = [Candidate(title, partial(take_pass, row, side(data, True))) for title, side in sides(row)]
+    timings = interleave(f"{row.name}, {where}", candidates, rounds, PACE)
+    script, loom = (Timing(Candidate(title, float), *_figures(timings[title])) for title, _ in sides(row))
+    return script, loom
+
+
+def _figures(timing: Timing) -> tuple[list[list[float]], list[float]]:
+    """Return what can leave the process: figures without what was timed."""
+    return timing.runs, timing.others
+
+
+def sides(row: Row) -> tuple[tuple[str, Side], tuple[str, Side]]:
+    """Return both sides of a row by name."""
+    return (SCRIPT, row.script), (LOOM, row.loom)
+
+
+def take_pass(row: Row, epoch: Pass) -> None:
+    """Take the batches of a pass that are timed."""
+    exhaust(islice(epoch(), row.batches))
 
 
 def measure_cold(name: str, folder: Path, scale: float, rounds: int) -> dict[str, Any]:
-    """Time the first pass of both sides, by turns."""
+    """Time making each side and its first pass, by turns."""
     found: dict[str, list[float]] = {SCRIPT: [], LOOM: []}
     for turn in range(rounds):
         for title in (SCRIPT, LOOM) if turn % 2 == 0 else (LOOM, SCRIPT):
@@ -102,23 +128,14 @@ def measure_cold(name: str, folder: Path, scale: float, rounds: int) -> dict[str
     return {"seconds": medians, "ratio": median(ratios), "rounds": found}
 
 
-def measure(row: Row, folder: Path, scale: float, rounds: int, cold_rounds: int) -> tuple[dict[str, Any], Claim]:
-    """Compare and measure one row."""
-    checked = elsewhere(check, row.name, folder, scale)
-    progress(f"{row.name}: {checked} batches compared")
-    case: dict[str, Any] = {"name": row.name, "number": row.number, "form": row.form, "title": row.title}
-    case |= {"source": vars(row.source), "changed": row.changed, "checked_batches": checked}
-    folder_of = find_checkout(row.source.checkout)
-    case["checkout"] = None if folder_of is None else read_commit(folder_of)
-    timings = elsewhere(warm, row.name, folder, scale, rounds, False)
-    script, loom = timings[SCRIPT], timings[LOOM]
-    case["warm"] = warm_record(script, loom)
-    alone = elsewhere(warm, row.name, folder, scale, rounds, True)
-    case["one_core"] = warm_record(alone[SCRIPT], alone[LOOM])
-    case["cold"] = measure_cold(row.name, folder, scale, cold_rounds)
-    text = f"row {row.name}, {row.title}: warm time of the script, times batchloom's"
-    claim = Claim(text, case["warm"]["ratio"], ">=", 1, script.best_ratio(loom))
-    return {**case, "claim": claim.record()}, claim
+def cold(name: str, title: str, folder: Path, scale: float) -> float:
+    """Return the seconds of making one side and of its first pass. Runs in a fresh process."""
+    torch.set_num_threads(THREADS)
+    row = all_rows()[name]
+    data, side = row.prepare(folder, scale), dict(sides(row))[title]
+    start = time.perf_counter()
+    take_pass(row, side(data, True))
+    return time.perf_counter() - start
 
 
 def warm_record(script: Timing, loom: Timing) -> dict[str, Any]:
@@ -153,15 +170,15 @@ def main() -> None:
     """Run the chapter."""
     rows = all_rows()
     names = sorted({*rows, *(row.number for row in rows.values())})
-    more = {"cold_rounds": {"type": int, "default": 3, "help": "how many fresh processes for each side of a row"}}
-    chosen = arguments(__doc__, names, **more)
+    chosen = arguments(__doc__, names)
+    compileall.compile_dir(Path(batchloom.__file__).parent, quiet=1)
     cases, claims, missing = [], [], {}
     for name, row in rows.items():
         if chosen.only and not {name, row.number} & set(chosen.only):
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                case, claim = measure(row, Path(folder), chosen.scale, chosen.rounds, chosen.cold_rounds)
+                case, claim = measure(row, Path(folder), chosen.scale, chosen.rounds)
             except NotHere as reason:
                 missing[name] = str(reason)
                 continue

@@ -167,6 +167,25 @@ def check_digits(row: Row, data: Any) -> int:
 
 ROWS_OF_IMAGES = (
     Row("08", "digits", MNIST, prepare_digits, digits, digits_loom, check_digits, changed="11 / 7"),
-    Row("09", "a folder of JPEG, processes", IMAGENET, prepare_folder, folder_of_images, folder_by_processes, check_images, "processes", changed="26 / 9"),
-    Row("09", "a folder of JPEG, own read", IMAGENET, prepare_folder, folder_of_images, folder_by_read, check_images, "read"),
+    Row(
+        "09",
+        "a folder of JPEG, processes",
+        IMAGENET,
+        prepare_folder,
+        folder_of_images,
+        folder_by_processes,
+        check_images,
+        "processes",
+        changed="26 / 9",
+    ),
+    Row(
+        "09",
+        "a folder of JPEG, own read",
+        IMAGENET,
+        prepare_folder,
+        folder_of_images,
+        folder_by_read,
+        check_images,
+        "read",
+    ),
 )

@@ -38,12 +38,16 @@ def prepare_forecasts(folder: Path, scale: float) -> Any:
     checkout = need_checkout(TSLIB.checkout)
     time = pandas.date_range("2016-07-01", periods=HOURS, freq="h").strftime("%Y-%m-%d %H:%M:%S")
     values = numpy.random.default_rng(0).normal(size=(HOURS, len(COLUMNS))).cumsum(axis=0).round(3)
-    pandas.DataFrame({"date": time, **dict(zip(COLUMNS, values.T, strict=True))}).to_csv(folder / "ETTh1.csv", index=False)
+    pandas.DataFrame({"date": time, **dict(zip(COLUMNS, values.T, strict=True))}).to_csv(
+        folder / "ETTh1.csv", index=False
+    )
     marks: dict[str, Any] = {}
     exec(compile((checkout / "utils" / "timefeatures.py").read_text(), "timefeatures.py", "exec"), marks)
     space = {"os": os, "pd": pandas, "Dataset": Dataset, "StandardScaler": StandardScaler}
     space |= {"time_features": marks["time_features"]}
-    return SimpleNamespace(folder=folder, dataset=take(checkout / TSLIB.file, ["Dataset_ETT_hour"], space)["Dataset_ETT_hour"])
+    return SimpleNamespace(
+        folder=folder, dataset=take(checkout / TSLIB.file, ["Dataset_ETT_hour"], space)["Dataset_ETT_hour"]
+    )
 
 
 def forecasts(data: Any, shuffle: bool) -> Pass:
@@ -66,13 +70,15 @@ def forecasts_loom(data: Any, shuffle: bool) -> Pass:
 
 # ---- the paper: stacked windows, and views ---------------------------------------------------------------------------
 
-TIME, FEATURES, LENGTH, AHEAD, BEFORE, WINDOWS_A_BATCH = 10_000, 100, 500, 60, 40, 100
+TIME, FEATURES, LENGTH, AHEAD, BEFORE, WINDOWS_A_BATCH = 5_000, 100, 500, 60, 40, 100
 
 
 def prepare_paper(folder: Path, scale: float) -> Any:
     """Make a series; load the datasets and the collation."""
     names = ["DummyPretrainDataset", "DummyPretrainStackDataset", "SlidingWindowView"]
-    space = take(need_checkout(PAPER.checkout) / PAPER.file, names, {"torch": torch, "Dataset": Dataset, "pred_len": AHEAD})
+    space = take(
+        need_checkout(PAPER.checkout) / PAPER.file, names, {"torch": torch, "Dataset": Dataset, "pred_len": AHEAD}
+    )
     time = max(round(TIME * scale), 1000)
     series = numpy.random.default_rng(0).uniform(1, 100, size=(time, FEATURES))
     return SimpleNamespace(series=series, **{name: space[name] for name in names})
@@ -175,7 +181,26 @@ def robot_loom(data: Any, shuffle: bool) -> Pass:
 
 ROWS_OF_SERIES = (
     Row("03", "forecasting", TSLIB, prepare_forecasts, forecasts, forecasts_loom, same, changed="3 / 14"),
-    Row("04", "windows as views", PAPER, prepare_paper, paper_views, lambda data, _: paper_loom(data), check_views, "views", changed="87 / 4"),
-    Row("04", "windows, stacked", PAPER, prepare_paper, paper_stacked, lambda data, _: paper_loom(data, "own"), same_in_order, "stacked"),
+    Row(
+        "04",
+        "windows as views",
+        PAPER,
+        prepare_paper,
+        paper_views,
+        lambda data, _: paper_loom(data),
+        check_views,
+        "views",
+        changed="87 / 4",
+    ),
+    Row(
+        "04",
+        "windows, stacked",
+        PAPER,
+        prepare_paper,
+        paper_stacked,
+        lambda data, _: paper_loom(data, "own"),
+        same_in_order,
+        "stacked",
+    ),
     Row("14", "sequences of a robot", ROBOT, prepare_robot, robot, robot_loom, same, changed="52 / 9"),
 )

@@ -210,10 +210,21 @@ def check_first(row: Row, data: Any) -> int:
 
 
 ROWS_OF_STREAMS = (
-    Row("01", "tokens at any offset", NANOGPT, prepare_nanogpt, nanogpt, nanogpt_windows, check_draws, changed="21 / 14"),
+    Row(
+        "01", "tokens at any offset", NANOGPT, prepare_nanogpt, nanogpt, nanogpt_windows, check_draws, changed="21 / 14"
+    ),
     Row("01", "tokens in pieces", NANOGPT, prepare_nanogpt, nanogpt, nanogpt_pieces, check_draws, "pieces"),
     Row("02", "shards of tokens", BUILD, prepare_build, build, build_loom, same_in_order, changed="50 / 23"),
     Row("10", "truncated backpropagation", BPTT, prepare_bptt, bptt, bptt_rows, check_stream, changed="47 / 14"),
     Row("10", "the same, time first", BPTT, prepare_bptt, bptt, bptt_steps, same_in_order, "time first"),
-    Row("15", "windows of text", CHARACTERS, prepare_characters, characters, characters_loom, check_first, changed="21 / 5"),
+    Row(
+        "15",
+        "windows of text",
+        CHARACTERS,
+        prepare_characters,
+        characters,
+        characters_loom,
+        check_first,
+        changed="21 / 5",
+    ),
 )

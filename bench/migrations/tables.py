@@ -188,9 +188,7 @@ def iterated_loom(data: Any, shuffle: bool) -> Pass:
 
 def grouped(data: Any, shuffle: bool) -> Pass:
     """Use ``GroupBatchIter``."""
-    return lambda: data.package.GroupBatchIter(
-        data.query, data.x, data.y, batch_size=ITERATED_BATCH, shuffle=shuffle
-    )
+    return lambda: data.package.GroupBatchIter(data.query, data.x, data.y, batch_size=ITERATED_BATCH, shuffle=shuffle)
 
 
 def grouped_loom(data: Any, shuffle: bool) -> Pass:

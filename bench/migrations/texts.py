@@ -262,7 +262,17 @@ def check_pairs(row: Row, data: Any) -> int:
 
 ROWS_OF_TEXTS = (
     Row("07", "pairs of sentences, padded", GLUE, prepare_glue, glue, glue_loom, check_glue, changed="36 / 18"),
-    Row("11", "translations", TRANSLATION, prepare_translation, translation, translation_loom, same, batches=907, changed="92 / 17"),
+    Row(
+        "11",
+        "translations",
+        TRANSLATION,
+        prepare_translation,
+        translation,
+        translation_loom,
+        same,
+        batches=907,
+        changed="92 / 17",
+    ),
     Row("17", "no text twice in a batch", PAIRS, prepare_pairs, pairs, pairs_loom, check_pairs, changed="1 / 1"),
     Row("19", "a tokenised table", MODULE, prepare_module, module, module_loom, same, batches=268, changed="7 / 8"),
     Row("21", "masks of a language model", MASKED, prepare_masked, masked, masked_loom, check_glue, changed="1 / 9"),
