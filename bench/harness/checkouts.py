@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 
-class NotHere(LookupError):
+class NotHereError(LookupError):
     """A checkout or a package is not on this machine: the reason why a peer is not measured."""
 
 
@@ -29,11 +29,11 @@ def need_checkout(name: str) -> Path:
     """Return the folder of a checkout in ``BENCH_PEERS``.
 
     Raises:
-        NotHere: It is not there.
+        NotHereError: It is not there.
     """
     folder = find_checkout(name)
     if folder is None:
-        raise NotHere(f"no checkout {name} in the folder that BENCH_PEERS names")
+        raise NotHereError(f"no checkout {name} in the folder that BENCH_PEERS names")
     return folder
 
 
@@ -41,12 +41,12 @@ def need_package(name: str) -> Any:
     """Import a module of a peer.
 
     Raises:
-        NotHere: It is not installed, or it imports what is not.
+        NotHereError: It is not installed, or it imports what is not.
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise NotHere(f"{name} is not installed: {error}") from error
+        raise NotHereError(f"{name} is not installed: {error}") from error
 
 
 def read_commit(folder: Path) -> str | None:
@@ -66,14 +66,14 @@ def take(file: Path, names: Sequence[str], space: dict[str, Any]) -> dict[str, A
         space: The names that they read of the module around them.
 
     Raises:
-        NotHere: The script is not there, or has none of a name.
+        NotHereError: The script is not there, or has none of a name.
     """
     if not file.exists():
-        raise NotHere(f"no file {file}")
+        raise NotHereError(f"no file {file}")
     kinds = (ast.FunctionDef, ast.ClassDef)
     tree = ast.parse(file.read_text())
     found = {node.name: node for node in ast.walk(tree) if isinstance(node, kinds) and node.name in names}
     if missing := [name for name in names if name not in found]:
-        raise NotHere(f"{file} has no {', '.join(missing)}")
+        raise NotHereError(f"{file} has no {', '.join(missing)}")
     exec(compile(ast.Module([found[name] for name in names], []), str(file), "exec"), space)
     return space

@@ -24,6 +24,7 @@ import os
 import tempfile
 import time
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -32,7 +33,7 @@ from typing import Any
 import batchloom
 import torch
 
-from bench.harness.checkouts import NotHere, find_checkout, read_commit
+from bench.harness.checkouts import NotHereError, find_checkout, read_commit
 from bench.harness.claims import Claim, stated
 from bench.harness.command import arguments, is_whole
 from bench.harness.measure import LOOM, Candidate, Pace, Timing, exhaust, interleave, progress
@@ -42,22 +43,20 @@ from bench.harness.report import print_not_measured, table
 from bench.migrations.rows import Pass, Row, Side
 
 SCRIPT = "script"
+MODULES = ("streams", "series", "tables", "ranking", "images", "texts", "sound")
 PACE, THREADS, COLD_ROUNDS = Pace(seconds=0.2, tries=3), 2, 3
 
 
 def all_rows() -> dict[str, Row]:
     """Return the rows by name, in the order of their numbers."""
-    from bench.migrations.images import ROWS_OF_IMAGES
-    from bench.migrations.ranking import ROWS_OF_RANKING
-    from bench.migrations.series import ROWS_OF_SERIES
-    from bench.migrations.sound import ROWS_OF_SOUND
-    from bench.migrations.streams import ROWS_OF_STREAMS
-    from bench.migrations.tables import ROWS_OF_TABLES
-    from bench.migrations.texts import ROWS_OF_TEXTS
-
-    rows = [*ROWS_OF_STREAMS, *ROWS_OF_TABLES, *ROWS_OF_SERIES, *ROWS_OF_IMAGES, *ROWS_OF_TEXTS, *ROWS_OF_RANKING]
-    rows += ROWS_OF_SOUND
+    rows = [row for module in MODULES for row in import_module(f"bench.migrations.{module}").ROWS]
     return {row.name: row for row in sorted(rows, key=lambda row: row.number)}
+
+
+def row_of(name: str, module: str) -> Row:
+    """Return a row of a module: a process of one row imports what that row needs."""
+    (found,) = (row for row in import_module(module).ROWS if row.name == name)
+    return found
 
 
 def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str, Any], Claim]:
@@ -66,30 +65,31 @@ def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str
     case |= {"source": vars(row.source), "changed": row.changed}
     checkout = find_checkout(row.source.checkout)
     case["checkout"] = None if checkout is None else read_commit(checkout)
-    checked, script, loom = elsewhere(measure_here, row.name, folder, scale, rounds)
+    place = (row.name, row.prepare.__module__)
+    checked, script, loom = elsewhere(measure_here, *place, folder, scale, rounds)
     case |= {"checked_batches": checked, "warm": warm_record(script, loom)}
-    case["one_core"] = warm_record(*elsewhere(measure_on_one_core, row.name, folder, scale, rounds))
-    case["cold"] = measure_cold(row.name, folder, scale, min(rounds, COLD_ROUNDS))
+    case["one_core"] = warm_record(*elsewhere(measure_on_one_core, *place, folder, scale, rounds))
+    case["cold"] = measure_cold(*place, folder, scale, min(rounds, COLD_ROUNDS))
     text = f"row {row.name}, {row.title}: warm time of the script, times batchloom's"
     claim = Claim(text, case["warm"]["ratio"], ">=", 1, case["warm"]["best_ratio"])
     return {**case, "claim": claim.record()}, claim
 
 
-def measure_here(name: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timing, Timing]:
+def measure_here(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timing, Timing]:
     """Compare both sides, and time passes on all cores. Runs in a fresh process."""
     torch.set_num_threads(THREADS)
-    row = all_rows()[name]
+    row = row_of(name, module)
     data = row.prepare(folder, scale)
     checked = row.check(row, data)
     progress(f"{name}: {checked} batches compared")
     return checked, *warm(row, data, rounds, "all cores")
 
 
-def measure_on_one_core(name: str, folder: Path, scale: float, rounds: int) -> tuple[Timing, Timing]:
+def measure_on_one_core(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[Timing, Timing]:
     """Time passes where all threads share one core. Runs in a fresh process."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
-    row = all_rows()[name]
+    row = row_of(name, module)
     return warm(row, row.prepare(folder, scale), rounds, "one core")
 
 
@@ -116,22 +116,22 @@ def take_pass(row: Row, epoch: Pass) -> None:
     exhaust(islice(epoch(), row.batches))
 
 
-def measure_cold(name: str, folder: Path, scale: float, rounds: int) -> dict[str, Any]:
+def measure_cold(name: str, module: str, folder: Path, scale: float, rounds: int) -> dict[str, Any]:
     """Time making each side and its first pass, by turns."""
     found: dict[str, list[float]] = {SCRIPT: [], LOOM: []}
     for turn in range(rounds):
         for title in (SCRIPT, LOOM) if turn % 2 == 0 else (LOOM, SCRIPT):
-            found[title].append(elsewhere(cold, name, title, folder, scale))
+            found[title].append(elsewhere(cold, name, module, title, folder, scale))
             progress(f"{name}, cold: round {turn + 1} of {rounds}: {title}: {found[title][-1]:.4g} s")
     ratios = [script / loom for script, loom in zip(found[SCRIPT], found[LOOM], strict=True)]
     medians = {title: median(seconds) for title, seconds in found.items()}
     return {"seconds": medians, "ratio": median(ratios), "rounds": found}
 
 
-def cold(name: str, title: str, folder: Path, scale: float) -> float:
+def cold(name: str, module: str, title: str, folder: Path, scale: float) -> float:
     """Return the seconds of making one side and of its first pass. Runs in a fresh process."""
     torch.set_num_threads(THREADS)
-    row = all_rows()[name]
+    row = row_of(name, module)
     data, side = row.prepare(folder, scale), dict(sides(row))[title]
     start = time.perf_counter()
     take_pass(row, side(data, True))
@@ -179,7 +179,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 case, claim = measure(row, Path(folder), chosen.scale, chosen.rounds)
-            except NotHere as reason:
+            except NotHereError as reason:
                 missing[name] = str(reason)
                 continue
         cases.append(case)

@@ -45,7 +45,7 @@ def prepare_digits(folder: Path, scale: float) -> Any:
 
 
 def digits(data: Any, shuffle: bool) -> Pass:
-    """Use torchvision's ``MNIST`` with ``ToTensor`` and ``Normalize``: on a CPU the script neither shuffles nor has workers."""
+    """Use torchvision's ``MNIST`` with its transforms: on a CPU the script neither shuffles nor has workers."""
     transforms = data.vision.transforms
     change = transforms.Compose([transforms.ToTensor(), transforms.Normalize((MEAN_DIGIT,), (STD_DIGIT,))])
     dataset = data.vision.datasets.MNIST(data.folder, train=True, transform=change)
@@ -165,7 +165,7 @@ def check_digits(row: Row, data: Any) -> int:
     return same_in_order(row, data, tolerance=1e-6)
 
 
-ROWS_OF_IMAGES = (
+ROWS = (
     Row("08", "digits", MNIST, prepare_digits, digits, digits_loom, check_digits, changed="11 / 7"),
     Row(
         "09",

@@ -161,7 +161,7 @@ def bags_loom(data: Any, shuffle: bool) -> Pass:
     return epoch
 
 
-ROWS_OF_RANKING = (
+ROWS = (
     Row("06", "slates", RANKING, prepare_slates, slates, slates_loom, same, changed="187 / 22"),
     Row("18", "clicks", DLRM, prepare_clicks, clicks, clicks_loom, same_in_order, "clicks"),
     Row("18", "bags with offsets", DLRM, prepare_bags, bags, bags_loom, same_in_order, "bags", changed="11 / 12"),

@@ -51,8 +51,8 @@ class Row:
         number: Its number in the table of 21 scripts.
         title: The kind of data.
         source: The public code.
-        prepare: Makes the raw data in a folder, of a fraction of the full size, and loads the script's own code. Nothing
-            of it is timed. Called in each process.
+        prepare: Makes the raw data in a folder, of a fraction of the full size, and loads the script's own code. It is
+            called in each process, and not timed.
         script: Makes the script's loading of the raw data, shuffled as the script has it or in order.
         loom: Makes the same with batchloom.
         check: Compares both sides; returns the number of compared batches.

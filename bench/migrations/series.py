@@ -11,10 +11,8 @@ from types import SimpleNamespace
 from typing import Any, Optional
 
 import numpy
-import pandas
 import torch
 from batchloom import DataLoader, WindowDataset
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset
@@ -35,7 +33,8 @@ INPUT, LABEL, HORIZON = 96, 48, 96
 
 def prepare_forecasts(folder: Path, scale: float) -> Any:
     """Write a file of the form of ETTh1; load ``Dataset_ETT_hour`` and ``time_features``."""
-    checkout = need_checkout(TSLIB.checkout)
+    checkout, pandas = need_checkout(TSLIB.checkout), need_package("pandas")
+    scaler = need_package("sklearn.preprocessing").StandardScaler
     time = pandas.date_range("2016-07-01", periods=HOURS, freq="h").strftime("%Y-%m-%d %H:%M:%S")
     values = numpy.random.default_rng(0).normal(size=(HOURS, len(COLUMNS))).cumsum(axis=0).round(3)
     pandas.DataFrame({"date": time, **dict(zip(COLUMNS, values.T, strict=True))}).to_csv(
@@ -43,10 +42,12 @@ def prepare_forecasts(folder: Path, scale: float) -> Any:
     )
     marks: dict[str, Any] = {}
     exec(compile((checkout / "utils" / "timefeatures.py").read_text(), "timefeatures.py", "exec"), marks)
-    space = {"os": os, "pd": pandas, "Dataset": Dataset, "StandardScaler": StandardScaler}
+    space = {"os": os, "pd": pandas, "Dataset": Dataset, "StandardScaler": scaler}
     space |= {"time_features": marks["time_features"]}
     return SimpleNamespace(
-        folder=folder, dataset=take(checkout / TSLIB.file, ["Dataset_ETT_hour"], space)["Dataset_ETT_hour"]
+        folder=folder,
+        read_csv=pandas.read_csv,
+        dataset=take(checkout / TSLIB.file, ["Dataset_ETT_hour"], space)["Dataset_ETT_hour"],
     )
 
 
@@ -61,7 +62,7 @@ def forecasts(data: Any, shuffle: bool) -> Pass:
 
 def forecasts_loom(data: Any, shuffle: bool) -> Pass:
     """Make windows of the frame, with the borders, the scale and the marks of that library."""
-    frame = pandas.read_csv(data.folder / "ETTh1.csv")
+    frame = data.read_csv(data.folder / "ETTh1.csv")
     windows = WindowDataset(frame, INPUT, HORIZON, label_len=LABEL, time="date", targets=list(COLUMNS), marks="tslib")
     train, _, _ = windows.split("ett-hour", scale="standard")
     loader = DataLoader(train, FORECASTS_A_BATCH, shuffle=shuffle, dtype="float32", output="torch")
@@ -179,7 +180,7 @@ def robot_loom(data: Any, shuffle: bool) -> Pass:
     return lambda: ({"state": batch["state"], "action": batch["action"]} for batch in loader)
 
 
-ROWS_OF_SERIES = (
+ROWS = (
     Row("03", "forecasting", TSLIB, prepare_forecasts, forecasts, forecasts_loom, same, changed="3 / 14"),
     Row(
         "04",

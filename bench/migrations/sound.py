@@ -81,7 +81,8 @@ def check_speech(row: Row, data: Any) -> int:
     number = 0
     for side in (row.script, row.loom):
         heard: dict[str, Any] = {}
-        for number, batch in enumerate(side(data, True)(), number + 1):
+        for batch in side(data, True)():
+            number += 1
             said = batch.get("supervisions", batch)
             order = said["sequence_idx"].tolist() if "sequence_idx" in said else range(len(said["text"]))
             lengths = said["num_samples"] if "num_samples" in said else batch["lengths"]
@@ -96,4 +97,4 @@ def check_speech(row: Row, data: Any) -> int:
     return number
 
 
-ROWS_OF_SOUND = (Row("20", "speech", SPEECH, prepare_speech, speech, speech_loom, check_speech, changed="4 / 9"),)
+ROWS = (Row("20", "speech", SPEECH, prepare_speech, speech, speech_loom, check_speech, changed="4 / 9"),)

@@ -108,7 +108,7 @@ def prepare_build(folder: Path, scale: float) -> Any:
 
 
 def build(data: Any, shuffle: bool) -> Pass:
-    """Use ``DataLoaderLite`` as it is; a pass is all shards, and the shard after the last is loaded in its last step."""
+    """Use ``DataLoaderLite`` as it is; a pass is all shards, and its last step loads the first one."""
     loader = data.lite(B=MICRO_BATCH, T=BLOCK, process_rank=0, num_processes=1, split="train")
     return lambda: (loader.next_batch() for _ in range(data.batches))
 
@@ -122,7 +122,7 @@ def build_loom(data: Any, shuffle: bool) -> Pass:
 
 # ---- word_language_model: truncated backpropagation through time -----------------------------------------------------
 
-ROWS, STEPS, WORDS = 20, 35, 2_088_628  # the words of wikitext-2
+STREAMS, STEPS, WORDS = 20, 35, 2_088_628  # the words of wikitext-2
 
 
 def prepare_bptt(folder: Path, scale: float) -> Any:
@@ -136,20 +136,20 @@ def prepare_bptt(folder: Path, scale: float) -> Any:
 
 def bptt(data: Any, shuffle: bool) -> Pass:
     """Use ``batchify`` and the loop of ``train`` over ``get_batch``."""
-    source = data.batchify(data.words, ROWS)
+    source = data.batchify(data.words, STREAMS)
     return lambda: (data.get_batch(source, i) for i in range(0, source.size(0) - 1, STEPS))
 
 
 def bptt_steps(data: Any, shuffle: bool) -> Pass:
     """Use windows over the batchified tokens: a sample is a step of all rows, a batch is ``bptt`` steps."""
-    steps = WindowDataset(data.batchify(data.words, ROWS).view(-1), ROWS, ROWS, stride=ROWS)
+    steps = WindowDataset(data.batchify(data.words, STREAMS).view(-1), STREAMS, STREAMS, stride=STREAMS)
     loader = DataLoader(steps, STEPS)
     return lambda: ((inputs, targets.view(-1)) for inputs, targets in loader)
 
 
 def bptt_rows(data: Any, shuffle: bool) -> Pass:
-    """Use rows of a stream, for a model with ``batch_first=True`` and a loss over ``output.mT`` and labels of two dimensions."""
-    loader = DataLoader(TokenDataset(data.words, STEPS, mode="continuous"), ROWS)
+    """Use rows of a stream, for a model with ``batch_first=True`` and a loss over ``output.mT``."""
+    loader = DataLoader(TokenDataset(data.words, STEPS, mode="continuous"), STREAMS)
     return lambda: loader
 
 
@@ -158,10 +158,10 @@ def check_stream(row: Row, data: Any) -> int:
     number, before, seen = 0, None, 0
     for number, (x, y) in enumerate(row.loom(data, False)(), 1):
         follows = torch.equal(y, (x + 1) % 33_278) and (before is None or torch.equal(x[:, 0], before))
-        if not (follows and x.dtype == y.dtype == torch.int64 and x.shape == (ROWS, STEPS)):
+        if not (follows and x.dtype == y.dtype == torch.int64 and x.shape == (STREAMS, STEPS)):
             raise SystemExit(f"row {row.name}, batch {number}: no pieces of the stream")
         before, seen = y[:, -1], seen + x.numel()
-    if not len(data.words) - ROWS * (STEPS + 1) <= seen < len(data.words):
+    if not len(data.words) - STREAMS * (STEPS + 1) <= seen < len(data.words):
         raise SystemExit(f"row {row.name}: {seen} of {len(data.words)} tokens came")
     return number
 
@@ -209,7 +209,7 @@ def check_first(row: Row, data: Any) -> int:
     return number
 
 
-ROWS_OF_STREAMS = (
+ROWS = (
     Row(
         "01", "tokens at any offset", NANOGPT, prepare_nanogpt, nanogpt, nanogpt_windows, check_draws, changed="21 / 14"
     ),

@@ -1,4 +1,4 @@
-"""Rows of tables in memory: minibatches of a rollout, tabular data, the examples of batch-iter, cells of a sparse matrix.
+"""Rows of tables in memory: minibatches of a rollout, tabular data, the examples of batch-iter, sparse cells.
 
 ``ppo.py`` and the notebook of TabM have their loops inline, between the steps of their models: the same statements are
 here in our words.
@@ -248,7 +248,7 @@ def widen(column: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     return column.astype(numpy.int64 if column.dtype.kind in "iu" else numpy.float32)
 
 
-ROWS_OF_TABLES = (
+ROWS = (
     Row("05", "rows", BATCH_ITER, prepare_iterated, iterated, iterated_loom, same, "rows", changed="1 / 1"),
     Row("05", "groups", BATCH_ITER, prepare_iterated, grouped, grouped_loom, check_groups, "groups", changed="1 / 1"),
     Row("12", "tabular", TABM, prepare_tabm, tabm, tabm_loom, same, changed="3 / 3"),

@@ -1,4 +1,4 @@
-"""Rows of texts: padded pairs of GLUE, translations, tokenised tables, masked language models, batches without duplicates.
+"""Rows of texts: padded pairs of GLUE, translations, tables, masked language models, batches without duplicates.
 
 Tokenizers are small and made here; tables are made as the scripts tokenise them. No code of the scripts is here.
 """
@@ -249,7 +249,8 @@ def check_pairs(row: Row, data: Any) -> int:
     checked = 0
     for side in (row.script, row.loom):
         seen: list[int] = []
-        for checked, batch in enumerate(side(data, True)(), checked + 1):
+        for batch in side(data, True)():
+            checked += 1
             pairs = {(data.anchor[number], data.positive[number]) for number in batch}
             texts = [text for pair in pairs for text in {*pair}]
             if len(batch) != DISTINCT_A_BATCH or len(set(texts)) != len(texts):
@@ -260,7 +261,7 @@ def check_pairs(row: Row, data: Any) -> int:
     return checked
 
 
-ROWS_OF_TEXTS = (
+ROWS = (
     Row("07", "pairs of sentences, padded", GLUE, prepare_glue, glue, glue_loom, check_glue, changed="36 / 18"),
     Row(
         "11",
