@@ -6,10 +6,10 @@
 functions and classes where it has some, and the same with batchloom by the guides. Raw data is made here, of the sizes
 that the script has. Loop body ``pass``. Promises:
 
-- Before anything is timed, the batches of both sides were compared: every value where the order is fixed, and samples as
-  multisets where it is random, with shapes, types, names and padding.
-- ``warm``: a pass of at most 200 batches, or an epoch, with two of torch's threads on all cores, and once more with all of
-  the process on one core. Interleaved rounds, each row in a process of its own.
+- Before anything is timed, the batches of both sides were compared: every value where the order is fixed, and samples
+  as multisets where it is random, with shapes, types, names and padding.
+- ``warm``: a pass of at most 200 batches, or an epoch, with two of torch's threads on all cores, and once more with
+  one thread of torch and all threads on one core. Interleaved rounds, each row in a process of its own.
 - ``cold``: making everything from the raw data and the first pass, each time in a fresh process that has imported what
   its modules name. Modules of batchloom that it imports on first use count; they are compiled, as an installed package
   is. The script and batchloom take turns.
@@ -43,8 +43,9 @@ from bench.harness.report import print_not_measured, table
 from bench.migrations.rows import Pass, Row, Side
 
 SCRIPT = "script"
+Timings = tuple[Timing, Timing]
 MODULES = ("streams", "series", "tables", "ranking", "images", "texts", "sound")
-PACE, THREADS, COLD_ROUNDS = Pace(seconds=0.2, tries=3), 2, 3
+PACE, THREADS, COLD_ROUNDS = Pace(seconds=0.15, tries=3), 2, 3
 
 
 def all_rows() -> dict[str, Row]:
@@ -66,34 +67,28 @@ def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str
     checkout = find_checkout(row.source.checkout)
     case["checkout"] = None if checkout is None else read_commit(checkout)
     place = (row.name, row.prepare.__module__)
-    checked, script, loom = elsewhere(measure_here, *place, folder, scale, rounds)
-    case |= {"checked_batches": checked, "warm": warm_record(script, loom)}
-    case["one_core"] = warm_record(*elsewhere(measure_on_one_core, *place, folder, scale, rounds))
+    checked, all_cores, one_core = elsewhere(measure_here, *place, folder, scale, rounds)
+    case |= {"checked_batches": checked, "warm": warm_record(*all_cores), "one_core": warm_record(*one_core)}
     case["cold"] = measure_cold(*place, folder, scale, min(rounds, COLD_ROUNDS))
     text = f"row {row.name}, {row.title}: warm time of the script, times batchloom's"
     claim = Claim(text, case["warm"]["ratio"], ">=", 1, case["warm"]["best_ratio"])
     return {**case, "claim": claim.record()}, claim
 
 
-def measure_here(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timing, Timing]:
-    """Compare both sides, and time passes on all cores. Runs in a fresh process."""
+def measure_here(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timings, Timings]:
+    """Compare both sides, and time passes on all cores and on one. Runs in a fresh process."""
     torch.set_num_threads(THREADS)
     row = row_of(name, module)
     data = row.prepare(folder, scale)
     checked = row.check(row, data)
     progress(f"{name}: {checked} batches compared")
-    return checked, *warm(row, data, rounds, "all cores")
-
-
-def measure_on_one_core(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[Timing, Timing]:
-    """Time passes where all threads share one core. Runs in a fresh process."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    all_cores = warm(row, data, rounds, "all cores")
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # threads that are started from now on
     torch.set_num_threads(1)
-    row = row_of(name, module)
-    return warm(row, row.prepare(folder, scale), rounds, "one core")
+    return checked, all_cores, warm(row, data, rounds, "one core")
 
 
-def warm(row: Row, data: Any, rounds: int, where: str) -> tuple[Timing, Timing]:
+def warm(row: Row, data: Any, rounds: int, where: str) -> Timings:
     """Time passes of both sides in the same rounds."""
     candidates = [Candidate(title, partial(take_pass, row, side(data, True))) for title, side in sides(row)]
     timings = interleave(f"{row.name}, {where}", candidates, rounds, PACE)

@@ -48,8 +48,8 @@ class BorrowedArray:
                 "before the iteration begins: the next one takes the field where it is"
             )
         raise DataError(
-            f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-            f"dataset was made and has {address} now; make a new dataset after changing it"
+            f"field {self.label} was resized or moved: it had (address, shape, strides) {_plain(self._address)} when "
+            f"the dataset was made and has {_plain(address)} now; make a new dataset after changing it"
         )
 
     def check_whole(self) -> None:
@@ -128,6 +128,11 @@ class BorrowedArray:
 
     def __repr__(self) -> str:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
+
+
+def _plain(address: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an address as messages print it: frameworks have shapes of types of their own."""
+    return tuple(tuple(part) if isinstance(part, tuple) else part for part in address)
 
 
 def share(array: Any, label: str) -> Tensor:

@@ -70,6 +70,7 @@ def work(connection: Connection) -> None:
         status = status_of(mmap.mmap(_file(connection), mmap.PAGESIZE))
         status[SAMPLE] = -1
         answers = _answers(reader, status)
+        _compute_alone()
         while True:
             message = _receive(file)
             kind = message[:1]
@@ -83,6 +84,13 @@ def work(connection: Connection) -> None:
                 answer = _answer(answers, kind, message)
                 status[SAMPLE] = -1
                 _send(file, answer)
+
+
+def _compute_alone() -> None:
+    """Let torch compute with one thread in this process: the other processes use the other cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 # A `Connection` says the same, in the time of one or two samples of a fast function.
