@@ -1,6 +1,7 @@
 """Measure public training scripts beside the same scripts with batchloom: the table of 21 migrations.
 
     BENCH_PEERS=FOLDER python -m bench migrations [--only 10] [--rounds 5] [--scale 0.02] [--output FILE]
+    python -m bench migrations --join FILE FILE ...
 
 ``FOLDER`` has a checkout of each repository, under its name. A row is the loading of a script as it stands, by its own
 functions and classes where it has some, and the same with batchloom by the guides. Raw data is made here, of the sizes
@@ -14,12 +15,14 @@ that the script has. Loop body ``pass``. Promises:
   its modules name. Modules of batchloom that it imports on first use count; they are compiled, as an installed package
   is. The script and batchloom take turns.
 - Scripts run without worker processes, which are slower on short passes, but for images and where a row says so.
-- A row without its checkout or package is not measured, and the reason is printed.
+- A row without its checkout or package is not measured, and the reason is printed. Rows may be run on their own, one
+  after the other on one machine; ``--join`` makes one result of them.
 """
 
 from __future__ import annotations
 
 import compileall
+import json
 import os
 import tempfile
 import time
@@ -60,7 +63,7 @@ def row_of(name: str, module: str) -> Row:
     return found
 
 
-def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str, Any], Claim]:
+def measure(row: Row, folder: Path, scale: float, rounds: int) -> dict[str, Any]:
     """Compare and measure one row."""
     case: dict[str, Any] = {"name": row.name, "number": row.number, "form": row.form, "title": row.title}
     case |= {"source": vars(row.source), "changed": row.changed}
@@ -72,7 +75,7 @@ def measure(row: Row, folder: Path, scale: float, rounds: int) -> tuple[dict[str
     case["cold"] = measure_cold(*place, folder, scale, min(rounds, COLD_ROUNDS))
     text = f"row {row.name}, {row.title}: warm time of the script, times batchloom's"
     claim = Claim(text, case["warm"]["ratio"], ">=", 1, case["warm"]["best_ratio"])
-    return {**case, "claim": claim.record()}, claim
+    return {**case, "claim": claim.record()}
 
 
 def measure_here(name: str, module: str, folder: Path, scale: float, rounds: int) -> tuple[int, Timings, Timings]:
@@ -161,26 +164,51 @@ def show(cases: list[dict[str, Any]]) -> None:
             print(f"  COLD BELOW 1  {case['name']}: script and batchloom take {seconds}")
 
 
+def joined(files: list[str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the cases of several files, each beside the commit and the time of its run, and what is not measured.
+
+    Raises:
+        SystemExit: They are of several machines, hold a row twice, or lack one.
+    """
+    parts = [json.loads(Path(file).read_text()) for file in files]
+    if len(machines := {(part["machine"]["cpu"], part["machine"]["cores"]) for part in parts}) > 1:
+        raise SystemExit(f"found parts of {len(machines)} machines, expected one")
+    cases = [
+        {**case, "taken": part["taken"], "commit": part["commit"], "load": part["machine"]["load_average_at_end"]}
+        for part in parts
+        for case in part["cases"]
+    ]
+    missing = {name: reason for part in parts for name, reason in part["not_measured"].items()}
+    names, rows = [*(case["name"] for case in cases), *missing], all_rows()
+    if sorted(names) != sorted(rows):
+        raise SystemExit(f"found the rows {sorted(names)}, expected each of {sorted(rows)} once")
+    return sorted(cases, key=lambda case: [*rows].index(case["name"])), missing
+
+
 def main() -> None:
     """Run the chapter."""
     rows = all_rows()
     names = sorted({*rows, *(row.number for row in rows.values())})
-    chosen = arguments(__doc__, names)
-    compileall.compile_dir(Path(batchloom.__file__).parent, quiet=1)
-    cases, claims, missing = [], [], {}
-    for name, row in rows.items():
+    join = {"nargs": "+", "metavar": "FILE", "help": "write the result that is in the files of parts, and run nothing"}
+    chosen = arguments(__doc__, names, join=join)
+    cases: list[dict[str, Any]] = []
+    missing: dict[str, str] = {}
+    if chosen.join:
+        cases, missing = joined(chosen.join)
+        chosen.join = [Path(file).name for file in chosen.join]
+    else:
+        compileall.compile_dir(Path(batchloom.__file__).parent, quiet=1)
+    for name, row in () if chosen.join else rows.items():
         if chosen.only and not {name, row.number} & set(chosen.only):
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                case, claim = measure(row, Path(folder), chosen.scale, chosen.rounds)
+                cases.append(measure(row, Path(folder), chosen.scale, chosen.rounds))
             except NotHereError as reason:
                 missing[name] = str(reason)
-                continue
-        cases.append(case)
-        claims.append(claim)
     show(cases)
     print_not_measured(missing)
+    claims = [Claim(**{name: case["claim"][name] for name in Claim.__annotations__}) for case in cases]
     body = {"cases": cases, "not_measured": missing, "claims": stated(claims)}
     body["cold_below_one"] = [case["name"] for case in cases if case["cold"]["ratio"] < 1]
     write("migrations", chosen, body, is_whole(chosen))
