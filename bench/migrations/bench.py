@@ -41,6 +41,7 @@ from bench.harness.claims import Claim, stated
 from bench.harness.command import arguments, is_whole
 from bench.harness.measure import LOOM, Candidate, Pace, Timing, exhaust, interleave, progress
 from bench.harness.processes import elsewhere
+from bench.harness.quiet import family
 from bench.harness.record import write
 from bench.harness.report import print_not_measured, table
 from bench.migrations.rows import Pass, Row, Side
@@ -86,7 +87,9 @@ def measure_here(name: str, module: str, folder: Path, scale: float, rounds: int
     checked = row.check(row, data)
     progress(f"{name}: {checked} batches compared")
     all_cores = warm(row, data, rounds, "all cores")
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # threads that are started from now on
+    core = min(os.sched_getaffinity(0))
+    for process in family(os.getpid()):  # what they start from now on, too
+        os.sched_setaffinity(process, {core})
     torch.set_num_threads(1)
     return checked, all_cores, warm(row, data, rounds, "one core")
 
