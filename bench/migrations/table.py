@@ -1,27 +1,34 @@
-"""Write the table of `docs/coming-from-torch.md` from the results of this chapter.
+"""Write the section about moved scripts of `docs/coming-from-torch.md` from the results of this chapter.
 
     python -m bench.migrations.table
 
-A cell is the time of the script over batchloom's. Below 1 the script is faster, and the cell is bold.
+A cell is the time of the script over batchloom's. Below 1 the script is faster, and the cell is bold. Without results
+there is no section.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from bench.harness.record import BENCH, results
 
 PAGE = BENCH.parent / "docs" / "coming-from-torch.md"
-START, END = "<!-- The table of python -m bench.migrations.table -->\n", "<!-- The end of the table -->\n"
+START, END = "<!-- The section of python -m bench.migrations.table -->\n", "<!-- The end of the section -->\n"
+TEXT = """## Scripts that moved
+
+Public training scripts, loaded as they stand and with batchloom by these guides: lines removed and added, and the
+time of the script over batchloom's. *Warm* is a pass of 200 batches or an epoch, on two cores. *First pass* includes making
+everything, in a fresh process. The batches of both were compared before. In bold, the script is faster.
+"""
+SOURCE = "Results: [migrations](../bench/results/{file}) ([method](../bench/README.md))\n"
 HEADS = ("script", "loads", "lines", "warm", "one core", "first pass")
 
 
-def cases() -> list[dict[str, Any]]:
-    """Return the measured rows, in the order of their numbers."""
-    (file,) = results(whole=True).glob("migrations-*.json")
-    measured: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["cases"]
-    return measured
+def find_results() -> Path | None:
+    """Return the file of results; ``None`` without one."""
+    return next(iter(sorted(results(whole=True).glob("migrations-*.json"))), None)
 
 
 def ratio(measured: float) -> str:
@@ -42,11 +49,19 @@ def table(measured: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def section(file: Path | None) -> str:
+    """Return the section; nothing without results."""
+    if file is None:
+        return ""
+    cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
+    return "\n".join(["", TEXT, table(cases), SOURCE.format(file=file.name)])
+
+
 def main() -> None:
-    """Write the table to the page."""
+    """Write the section to the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     _, end, after = rest.partition(END)
-    PAGE.write_text(before + START + "\n" + table(cases()) + "\n" + end + after, encoding="utf-8")
+    PAGE.write_text(before + START + section(find_results()) + "\n" + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

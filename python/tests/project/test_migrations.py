@@ -97,8 +97,24 @@ def test_the_chapter_measures_what_is_here_and_names_what_is_not(tmp_path):
     assert "not measured: 10: no checkout examples" in done.stdout
 
 
-def test_the_page_has_the_table_of_the_results(bench):
+def test_the_page_has_the_section_of_the_results(bench):
     table = bench("migrations.table")
     page = table.PAGE.read_text(encoding="utf-8")
     found = page.partition(table.START)[2].partition(table.END)[0]
-    assert found == "\n" + table.table(table.cases()) + "\n", "write it with python -m bench.migrations.table"
+    assert found == table.section(table.find_results()) + "\n", "write it with python -m bench.migrations.table"
+
+
+def test_a_cell_is_bold_where_the_script_is_faster(bench):
+    table = bench("migrations.table")
+    assert [table.ratio(each) for each in (0.994, 1.0, 1.04, 1.14, 9.94, 63.7)] == [
+        "**0.99**",
+        "1.00",
+        "1.04",
+        "1.1",
+        "9.9",
+        "64",
+    ]
+    source = {"repository": "nobody/nothing", "commit": "0a1b2c3", "file": "some/train.py"}
+    figures = {"warm": {"ratio": 3.21}, "one_core": {"ratio": 2.5}, "cold": {"ratio": 0.4}}
+    lines = table.table([{"source": source, "title": "rows", "changed": "3 / 4", **figures}]).splitlines()
+    assert lines[-1] == "| nobody/nothing 0a1b2c3, `train.py` | rows | 3 / 4 | 3.2 | 2.5 | **0.40** |"
