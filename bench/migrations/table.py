@@ -19,8 +19,8 @@ START, END = "<!-- The section of python -m bench.migrations.table -->\n", "<!--
 TEXT = """## Scripts that moved
 
 Public training scripts, loaded as they stand and with batchloom by these guides: lines removed and added, and the
-time of the script over batchloom's. *Warm* is a pass of 200 batches or an epoch, on two cores. *First pass* includes making
-everything, in a fresh process. The batches of both were compared before. In bold, the script is faster.
+time of the script over batchloom's. *Warm* is a pass of 200 batches or an epoch, on two cores. *First pass* includes
+making everything, in a fresh process. The batches of both were compared before. In bold, the script is faster.
 """
 SOURCE = "Results: [migrations](../bench/results/{file}) ([method](../bench/README.md))\n"
 HEADS = ("script", "loads", "lines", "warm", "one core", "first pass")
