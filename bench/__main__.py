@@ -7,7 +7,8 @@ from importlib import import_module
 
 CHAPTERS = (
     "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "storage", "on_demand",
-    "randomness", "mixtures", "balance", "packing", "compare", "burn", "device", "resume", "forecasting_libraries",
+    "randomness", "mixtures", "balance", "packing", "compare", "migrations", "burn", "device", "resume",
+    "forecasting_libraries",
 )  # fmt: skip
 
 

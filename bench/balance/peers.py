@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import logging
-import os
 import sys
 import types
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import numpy
 import torch
 
 from bench.balance.lengths import EQUAL_AT
+from bench.harness.checkouts import find_checkout
 
 Plan = tuple[numpy.ndarray[Any, Any], int]
 
@@ -32,12 +32,6 @@ def find_package(name: str) -> Path | None:
     """Return the folder of an installed package; ``None`` where there is none."""
     spec = importlib.util.find_spec(name)
     return None if spec is None or not spec.submodule_search_locations else Path(spec.submodule_search_locations[0])
-
-
-def find_checkout(name: str) -> Path | None:
-    """Return the folder of a checkout in ``BENCH_PEERS``, or ``None`` without a checkout."""
-    folder = Path(os.environ.get("BENCH_PEERS", "")) / name
-    return folder if "BENCH_PEERS" in os.environ and folder.is_dir() else None
 
 
 @contextmanager

@@ -39,17 +39,18 @@ class BorrowedArray:
         if not self.can_change:
             return
         address = self._module.address(self.array, self.label)
+        if address == self._address:
+            return
         if self.was_shared:
             raise DataError(
                 f"field {self.label} was moved to memory that processes share, in the middle of an iteration, as torch "
                 "does when it sends a tensor to one; expected to start such processes, or to call share_memory_(), "
                 "before the iteration begins: the next one takes the field where it is"
             )
-        if address != self._address:
-            raise DataError(
-                f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-                f"dataset was made and has {address} now; make a new dataset after changing it"
-            )
+        raise DataError(
+            f"field {self.label} was resized or moved: it had (address, shape, strides) {_plain(self._address)} when "
+            f"the dataset was made and has {_plain(address)} now; make a new dataset after changing it"
+        )
 
     def check_whole(self) -> None:
         """Raise if any part of the array was resized or moved since it was borrowed."""
@@ -127,6 +128,11 @@ class BorrowedArray:
 
     def __repr__(self) -> str:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
+
+
+def _plain(address: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an address as messages print it: frameworks have shapes of types of their own."""
+    return tuple(tuple(part) if isinstance(part, tuple) else part for part in address)
 
 
 def share(array: Any, label: str) -> Tensor:

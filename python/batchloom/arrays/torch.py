@@ -88,7 +88,8 @@ def can_change(array: torch.Tensor) -> bool:
 
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Return the address and the layout of an array."""
-    return array.data_ptr(), tuple(array.shape), array.stride()
+    # A torch.Size is a tuple. To make another one takes longer than all else here, and each epoch asks several times.
+    return array.data_ptr(), array.shape, array.stride()
 
 
 def require(dtype: str, label: str) -> None:

@@ -308,9 +308,10 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         columns = [column for column in self.engine().fields(engine_rule(rule)) if column[0] not in left_out]
         schema = self.schema(columns)
         stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
-        stored = {name: dtype for name, dtype in stored.items() if name not in self.object_fields}
+        objects = self.object_fields
+        stored = {name: dtype for name, dtype in stored.items() if name not in objects}
         places = {} if schema.named else dict(enumerate(schema.all_keys))
-        return FieldNames(stored, self.row_shapes(), places, self.object_fields)
+        return FieldNames(stored, self.row_shapes(), places, objects)
 
     @property
     def object_fields(self) -> Sequence[str]:

@@ -369,15 +369,19 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if self._lists is not None:
             self._take_lists(self._lists)
         if not self._is_compared:
-            state = self._native.state()
-            facts = {"samples": len(self._source.dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
-            facts |= {"lists": self._order.rule.digest} if isinstance(self._order.rule, Listed) else {}
-            facts |= {"weights": weights} if (weights := self._native.plan(None).weights) is not None else {}
             name = f"{type(self._source.dataset).__name__}/{self._order.rule}"
-            self._ranks.compare(name, facts, "the same dataset, options and seed")
+            self._ranks.compare(name, self._shared_facts, "the same dataset, options and seed")
             self._is_compared = True
         for watcher in watchers():
             watcher.check_length(self, lambda: len(self._native.plan(self._native.plan(None).epoch)))
+
+    def _shared_facts(self) -> dict[str, Any]:
+        """Return the facts that all ranks have to share before their first epoch."""
+        state = self._native.state()
+        facts = {"samples": len(self._source.dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
+        facts |= {"lists": self._order.rule.digest} if isinstance(self._order.rule, Listed) else {}
+        weights = self._native.plan(None).weights
+        return facts if weights is None else facts | {"weights": weights}
 
     def _take_lists(self, lists: EpochLists) -> None:
         """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
@@ -385,7 +389,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         given = lists.at(epoch)
         self._native.set_lists(engine_rule(given))
         expected = "lists of the same samples, by a generator with the same seed or by set_epoch,"
-        self._ranks.compare(f"{lists.name}/{epoch}", {"epoch": epoch, "lists": given.digest}, expected)
+        self._ranks.compare(f"{lists.name}/{epoch}", lambda: {"epoch": epoch, "lists": given.digest}, expected)
 
     def _follow(self, *, begins: bool = False) -> None:
         """Serve the rank that this process has now, except in the middle of an epoch.

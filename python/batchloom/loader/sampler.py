@@ -208,7 +208,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
             plan = self._run.plan(None)
             facts: dict[str, Any] = {"samples": plan.samples, "seed": plan.seed, "fingerprint": plan.fingerprint}
             facts |= {} if plan.weights is None else {"weights": plan.weights}
-            self._ranks.compare(f"BatchSampler/{self._batching}", facts, "the same sizes, options and seed")
+            self._ranks.compare(f"BatchSampler/{self._batching}", lambda: facts, "the same sizes, options and seed")
             self._is_compared = True
         return self._run.begin()
 

@@ -172,7 +172,7 @@ class RankFinder:
             )
         return seed
 
-    def compare(self, name: str, facts: dict[str, Any], expected: str) -> None:
+    def compare(self, name: str, find_facts: Callable[[], dict[str, Any]], expected: str) -> None:
         """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.
 
         The first rank leaves its facts in the store of the process group, and later ranks compare their facts. There
@@ -180,7 +180,7 @@ class RankFinder:
 
         Args:
             name: A name for what is compared: the n-th comparison of a name meets the n-th one of other ranks.
-            facts: The facts, as JSON has them.
+            find_facts: Returns the facts, as JSON has them. It is called where there are other ranks.
             expected: Things that have to be the same, in the words of the message.
 
         Raises:
@@ -192,6 +192,7 @@ class RankFinder:
             return
         import json
 
+        facts = find_facts()
         _compared[name] += 1
         mine = json.dumps({"rank": ranks[0], **facts})
         theirs = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))

@@ -49,6 +49,13 @@ def process(number):
     return os.getpid()
 
 
+def torch_threads(number):
+    """The threads with which torch computes in the process that makes the sample."""
+    import torch
+
+    return torch.get_num_threads()
+
+
 def fill_reversed(sample, slot):
     """Write a sample from its end to its start."""
     slot[: len(sample)] = sample[::-1]

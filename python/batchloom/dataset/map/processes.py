@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context, reduction
 from multiprocessing.connection import Connection
@@ -25,6 +26,7 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.dataset.map.libraries import find_libraries
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickle_value, status_of, work
 from batchloom.errors import ArgumentError
@@ -39,16 +41,17 @@ PATIENCE = 0.5
 _PROCESS = os.getpid()
 
 
-def choose_context() -> ForkServerContext | SpawnContext:
+def choose_context(libraries: Sequence[str] = ()) -> ForkServerContext | SpawnContext:
     """Return the way in which processes start.
 
-    On Linux a server, which all loaders share, imports :data:`SHARED` once and forks itself: it has no thread, and a
-    process is there in milliseconds. Elsewhere, and in a forked process, each process begins as a new interpreter.
+    On Linux a server, which all loaders share, imports :data:`SHARED` and the libraries of the first loader once, and
+    forks itself: it has no thread, and a process is there in milliseconds. Elsewhere, and in a forked process, each
+    process begins as a new interpreter.
     """
     if sys.platform != "linux" or os.getpid() != _PROCESS:
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload([name for name in SHARED if name in sys.modules])
+    context.set_forkserver_preload([*(name for name in SHARED if name in sys.modules), *libraries])
     return context
 
 
@@ -147,7 +150,7 @@ class Starter:
         self._process = os.getpid()
         self._workers: list[Worker] = []
         _starters.add(self)
-        if isinstance(choose_context(), ForkServerContext):
+        if isinstance(choose_context(find_libraries(reader)), ForkServerContext):
             ensure_running()  # the server imports while the program goes on
 
     def __call__(self, ours: int, other: int) -> Worker:

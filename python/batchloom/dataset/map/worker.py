@@ -70,8 +70,10 @@ def work(connection: Connection) -> None:
         status = status_of(mmap.mmap(_file(connection), mmap.PAGESIZE))
         status[SAMPLE] = -1
         answers = _answers(reader, status)
+        is_alone = False
         while True:
             message = _receive(file)
+            is_alone = is_alone or _compute_alone()
             kind = message[:1]
             if kind == SEGMENT:
                 number, size, gone = reduction.ForkingPickler.loads(message[1:])
@@ -83,6 +85,17 @@ def work(connection: Connection) -> None:
                 answer = _answer(answers, kind, message)
                 status[SAMPLE] = -1
                 _send(file, answer)
+
+
+def _compute_alone() -> bool:
+    """Let torch compute with one thread in this process, once it is imported; return whether it is.
+
+    The other processes use the other cores.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+    return torch is not None
 
 
 # A `Connection` says the same, in the time of one or two samples of a fast function.

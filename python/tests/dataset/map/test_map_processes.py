@@ -24,6 +24,7 @@ from oracles.samples import (
     rests,
     row,
     sequence,
+    torch_threads,
 )
 from oracles.samples import draws_of_another_generator as of_another
 from refusals import refused
@@ -267,6 +268,12 @@ def test_processes_of_all_loaders_are_forked_by_one_server():
              for value in batch}  # fmt: skip
     assert len(found) == 1
     assert found != {os.getpid()}
+
+
+def test_torch_computes_with_one_thread_in_each_process():
+    threads = loader(torch_threads, "processes", 40, batch_size=4)
+    list(threads)  # a server that was started without torch has none before
+    assert [batch.tolist() for batch in threads] == [[1] * 4] * 10
 
 
 def test_a_forked_process_starts_processes_of_its_own(script):
