@@ -23,7 +23,7 @@ DATA = {
     bl.SequenceDataset: {"table", "fields"},
     bl.GroupDataset: {"group_ids", "arrays", "named"},
     bl.TokenDataset: {"documents"},
-    bl.WindowDataset: {"past", "future", "labels", "static", "marks", "time"},
+    bl.WindowDataset: {"past", "future", "labels", "static", "timed", "marks", "time"},
     bl.MapDataset: {"key"},  # which made the sizes
     bl.ConcatDataset: set(),
     bl.Mixture: {"sources"},
