@@ -6,10 +6,10 @@
 loop body ``pass``. Three workloads: ``buckets`` pads batches of 64 of similar length, ``fixed`` pads 64 at random,
 ``packed`` fills bins of 8192 tokens, with boundaries, positions, segments and numbers of the samples. Promises:
 
-- All candidates form the same batches, and before anything is timed their values were compared with batchloom's,
+- All candidates make the same batches, and before anything is timed their values were compared with batchloom's,
   batch by batch. Peers are told the batches; batchloom also plans them in its time.
 - Peers that use torch run with one thread or with all, whichever was faster on a few batches before.
-- Slow peers form the first batches only; their time is scaled to all (``measured_batches`` says so).
+- Slow peers make the first batches only; their time is scaled to all (``measured_batches`` says so).
 - The copy is torch's, on all its threads, of as many bytes as an epoch of batchloom's batches has.
 """
 
@@ -43,7 +43,7 @@ PADDED_CLAIMS = {TORCH: 8, ROWS: 2, COLLATOR: 100}
 
 @dataclass(frozen=True)
 class Workload:
-    """A rule, the peers that form its batches, and how many times batchloom's time they are to take."""
+    """A rule, the peers that make its batches, and how many times batchloom's time they are to take."""
 
     name: str
     batching: Any

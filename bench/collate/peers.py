@@ -1,4 +1,4 @@
-"""Ask batchloom and each peer to form the same batches of sequences, padded or packed.
+"""Ask batchloom and each peer to make the same batches of sequences, padded or packed.
 
 Promises:
 
@@ -66,7 +66,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Former:
-    """A way to form batches.
+    """A way to make batches.
 
     Attributes:
         name: Its name in the tables.

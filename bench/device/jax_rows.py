@@ -3,7 +3,7 @@
 Promises:
 
 - Every way has shown on an epoch that it brings every row exactly once beside its own label, to JAX's first device.
-- batchloom forms batches on the CPU, and JAX copies each to its device. By hand: NumPy's ``take`` and
+- batchloom makes batches on the CPU, and JAX copies each to its device. By hand: NumPy's ``take`` and
   ``jax.device_put`` of each batch, and ``jnp.take`` of rows that lie on the device, one batch at a time.
 - JAX takes memory as it needs it here, so that torch's own stays free.
 """

@@ -42,10 +42,10 @@ SHORT = {
     "rows of 64 B, resident, 64 a batch: torch `DataLoader`, data on the device": (
         "rows of 64 B, batches of 64: time of torch DataLoader, data on the device"
     ),
-    "rows of 4 KB, 1024 a batch: bandwidth, times the device's copy": (
+    "rows of 4 KB, 1024 a batch: bandwidth, as a share of the device's copy": (
         "rows of 4 KB, batches of 1024: bandwidth of batchloom resident, times that of the copy on the device"
     ),
-    "the same, streamed: bandwidth, times the copy from pinned memory": (
+    "the same, streamed: bandwidth, as a share of the copy from pinned memory": (
         "rows of 4 KB, batches of 1024: bandwidth of batchloom streamed"
     ),
     "groups of about 8 rows, 64 a batch: torch `DataLoader`, `.to(device)`": (
@@ -54,16 +54,16 @@ SHORT = {
     "training the small network: share of the epoch that loading takes": (
         "training, batches of 64: share of the epoch that loading takes, batchloom resident"
     ),
-    "500 windows of 1000 x 500 as views: time of a batch, times stacking's": (
+    "500 windows of 1000 x 500 as views: time of a batch, as a share of stacking": (
         "windows of 1000 x 500, batches of 500: time of a batch, times stacking's, batchloom preloaded"
     ),
-    "the same: memory of a batch, times stacking's": (
+    "the same: memory of a batch, as a share of stacking": (
         "windows of 1000 x 500, batches of 500: memory of a batch, times stacking's, batchloom preloaded"
     ),
-    "1000 documents, 70 layers: speed, times padding to the longest": (
+    "1000 documents, 70 layers: speed, as a multiple of padding to the longest": (
         "sequences: speed of {best} padded to the longest"
     ),
-    "the same: speed, times no padding at all": "sequences: speed of {best} without padding",
+    "the same: speed, as a share of no padding at all": "sequences: speed of {best} without padding",
 }
 
 

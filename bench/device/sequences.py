@@ -2,7 +2,7 @@
 
 Model, documents, calibration and check are those of the chapter ``sequences``, and so are its promises: each strategy
 decides every document as the first one does, and the whole of an inference run is timed. batchloom's batches are made
-in two ways: *resident* moves the documents to the device, pads and packs there; *streamed* forms batches in pinned
+in two ways: *resident* moves the documents to the device, pads and packs there; *streamed* makes batches in pinned
 memory and copies them. Sizes that have to be chosen are chosen once, for both. Batches that are padded to the longest
 of all cost the same, so the first of them are timed. Packs with an attention for each document are left out: a device
 would wait for the start of each.

@@ -12,7 +12,7 @@ Promises:
   pipeline made anew, over 500 more batches, against the same run without a break. ``furthest_share`` is the share of
   one source through the first 1000 batches, at its furthest from a half after 10 batches and later.
 - ``large runs``: the time to the first batch of a thousand sources of a billion rows each, from a loader that is there,
-  and the bytes of its state as JSON; and the time in which a loader of 100 million samples forms the batch of any step
+  and the bytes of its state as JSON; and the time in which a loader of 100 million samples makes the batch of any step
   again, once it knows the epoch. Peers have nothing of the kind.
 """
 

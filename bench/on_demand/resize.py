@@ -3,7 +3,7 @@
 256 images of uint8 in memory, 400 x 300 pixels with 3 channels, to 224 x 224, antialiased, on one core. Promises:
 
 - batchloom's time is that of its loader with one thread, over images that a function returns as they are: with the call
-  of the function, the forming of batches of 64 and their delivery. Peers only resize: they make no batches.
+  of the function, the making of batches of 64 and their delivery. Peers only resize: they make no batches.
 - Pillow is given its own images and makes its own, so nothing is converted. torchvision is given tensors whose channels
   come last in memory, which was fastest, and has one thread.
 - Pillow-SIMD has Pillow's names, so it runs in a process of its own, from ``.venv/pillow-simd``, on images of its own,

@@ -3,7 +3,7 @@
 100 000 graphs as molecules are: 5 to 60 nodes with 9 features, a tree of bonds with a few rings, each bond two directed
 edges with 3 features, and one target; float32, batches of 128, shuffled, loop body ``pass``. Promises:
 
-- All candidates form the same batches. Before anything is timed each value of a whole epoch was compared, bit by bit:
+- All candidates make the same batches. Before anything is timed each value of a whole epoch was compared, bit by bit:
   batchloom's with PyG's ``Batch``, and loops by hand with batchloom's. These are ``x``, ``edge_index``, ``edge_attr``,
   ``y``, ``batch`` and ``ptr``.
 - Peers are told the batches; batchloom also plans them in its time. They hold each graph as an object made before.

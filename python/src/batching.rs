@@ -42,7 +42,7 @@ impl Rule {
 impl Rule {
     /// The lists, if batches are given.
     pub(crate) fn lists(&self) -> PyResult<Listed> {
-        let formed = || ArgumentError::new_err("the rule forms batches; expected lists of samples");
+        let formed = || ArgumentError::new_err("the rule makes batches; expected lists of samples");
         self.0.listed().cloned().ok_or_else(formed)
     }
 }

@@ -23,7 +23,7 @@ Output = Literal["torch", "numpy", "jax"]
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
 DEVICE_FRAMEWORK: Output = "torch"
-"""The framework that gathers and forms batches on devices."""
+"""The framework that gathers and makes batches on devices."""
 
 PLACE_FRAMEWORK: Output = "jax"
 """The framework that itself takes batches from memory to its devices."""

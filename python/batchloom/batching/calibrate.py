@@ -1,4 +1,4 @@
-"""Measurement of the cost of batches, for rules that form batches by cost."""
+"""Measurement of the cost of batches, for rules that make batches by cost."""
 
 from __future__ import annotations
 

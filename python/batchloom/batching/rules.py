@@ -1,4 +1,4 @@
-"""Rules that form batches of samples, for ``DataLoader(batching=...)``.
+"""Rules that make batches of samples, for ``DataLoader(batching=...)``.
 
 With ``shuffle``, rules that sort by size do so pool by pool. A pool is a run of the random order of the epoch: the
 smaller it is, the more random are the batches; the larger it is, the less padding they need. The batches of a pool come

@@ -126,7 +126,7 @@ def conversions(
 
     Args:
         dataset: Returns the dataset as the engine sees it.
-        rule: The rule that forms batches.
+        rule: The rule that makes batches.
         fields: The treatment of each field, by name.
         dtype: The type of all fields of floats or of integers that have no type of their own, or ``None``.
         namer: Names fields by keys. It knows whether the fields are known yet.

@@ -68,7 +68,7 @@ class Fields:
 
     Args:
         source: The dataset.
-        rule: The rule that forms batches.
+        rule: The rule that makes batches.
         options: The options of the loader.
         pads_to_longest: ``True`` if the plan pads samples to no other length.
 

@@ -128,7 +128,7 @@ class DeliveryQuestions(Sized, Protocol):
 
     @property
     def is_formed_without_torch(self) -> bool:
-        """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
+        """``True`` if the engine makes batches of other frameworks than torch when torch is asked for on the CPU."""
 
     def check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed; unmap pages of files beyond their limit."""

@@ -21,7 +21,7 @@ class OnJax(Host):
     """
 
     def __init__(self, samples: DeliveryQuestions, request: PlacementRequest, target: JaxTarget) -> None:
-        reason = "the engine forms batches in memory, and JAX takes them there"
+        reason = "the engine makes batches in memory, and JAX takes them there"
         placement = Placement("streamed", str(target), request.needed, None, reason, request.shard_size)
         super().__init__(samples, request, placement)
         self._target = target

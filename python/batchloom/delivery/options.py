@@ -52,7 +52,7 @@ class DeliveryOptions:
             neighbours keep their order: the rows of the most batches that fit move at a time.) ``"auto"`` means
             ``True`` if the data fits into half of the free memory of the device; otherwise it means ``False``, or
             shards where ``shard_size`` is given. Without ``device``, torch does the same on the CPU. (There, the engine
-            forms windows of other frameworks that cannot be views.) With ``device="cpu"`` the engine forms batches,
+            forms windows of other frameworks that cannot be views.) With ``device="cpu"`` the engine makes batches,
             whatever ``resident`` is: it is faster there.
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for the framework of each field.
         buffers: The memory of batches. ``"views"``: batches of windows of neighbours are views on the series, and other

@@ -29,7 +29,7 @@ class Placement:
     """The device that makes batches, the way that data takes there, and the reason: the decision of a loader.
 
     Attributes:
-        mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, which is
+        mode: ``"host"``: the engine's threads make batches in memory. ``"views"``: batches are views on data, which is
             on the device or moves there in parts. ``"resident"``: all data is on the device, and batches are gathered
             there. ``"streamed"``: blocks are formed in memory and copied to the device. ``"sharded"``: as resident, but
             with one shard at a time, while the next one moves.
@@ -68,7 +68,7 @@ class PlacementRequest:
     """The request of a user for the placement of batches.
 
     Attributes:
-        device: A torch device; ``None`` for the CPU, where the engine forms batches.
+        device: A torch device; ``None`` for the CPU, where the engine makes batches.
         target: The place of batches of JAX; ``None`` for the CPU.
         resident: ``True``, ``False``, ``"auto"``, or the bytes that data may take on the device; ``"auto"`` where the
             request names the CPU.
@@ -100,7 +100,7 @@ class PlacementRequest:
         self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
         if device is not None and self.device is None and self.target is None and not cpu_stands_in:
-            # The device of a script is the CPU today: its data is there, and the engine forms batches fastest.
+            # The device of a script is the CPU today: its data is there, and the engine makes batches fastest.
             self.resident = "auto"
         if self.is_there:
             self._require_there(there)
@@ -212,7 +212,7 @@ class PlacementRequest:
             )
         device = self.on_device()
         if device is None:
-            reason = "samples are made on demand, and the engine forms batches in memory"
+            reason = "samples are made on demand, and the engine makes batches in memory"
             return Placement("host", "cpu", 0, None, reason, self.shard_size)
         reason = "samples are made on demand, and their batches are formed in memory and copied"
         return Placement("streamed", str(device), 0, None, reason, self.shard_size)
@@ -241,7 +241,7 @@ class PlacementRequest:
 
         Args:
             samples: The samples to batch.
-            data: Their data as a device gathers it; ``None`` where only the host forms batches.
+            data: Their data as a device gathers it; ``None`` where only the host makes batches.
             unit: The number of samples that shards hold a multiple of; ``None`` if the data of neighbouring samples is
                 not one range of rows.
 

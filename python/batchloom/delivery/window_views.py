@@ -290,7 +290,7 @@ class WindowViews:
             arrays += self.find(steps)
         if self._source.looked_up:
             arrays += self.look_up(row, samples)
-        # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
+        # Views are copied on a device only: on the CPU, the engine makes the batches of buffers="own".
         return [self._cuts[0].module.own(array, None) for array in arrays] if self._copy else arrays
 
     def marks(self, steps: _native.Steps) -> list[Any]:

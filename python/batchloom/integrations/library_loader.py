@@ -58,7 +58,7 @@ class LibraryLoader(DataLoader[Any]):
             yield self._form(batch, numpy.asarray(next(numbers)))
 
     def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Any:
-        """Form one batch of this rank again: see :meth:`batchloom.DataLoader.replay`."""
+        """Make one batch of this rank again: see :meth:`batchloom.DataLoader.replay`."""
         if state is not None:
             raise ArgumentError("state is given; expected None: batches in the form of a library are of whole epochs")
         return self._form(super().replay(epoch, step), numpy.asarray(self.plan(epoch)[step]))

@@ -19,7 +19,7 @@ class BatchOrder:
 
     Attributes:
         options: The options of the plan.
-        rule: The rule that forms batches.
+        rule: The rule that makes batches.
         lists: The batches that a sampler gives; ``None`` without one.
         shuffle: The random order of samples, as the engine names it.
         shuffles_documents: ``True`` if documents are shuffled.

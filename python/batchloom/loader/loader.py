@@ -180,7 +180,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, whatever was taken of it.
 
-        It is the length of the epoch under way, or else of the next one, and exact: rules that form batches by size may
+        It is the length of the epoch under way, or else of the next one, and exact: rules that make batches by size may
         make another number in each epoch. What is left of an epoch is ``remaining``.
         """
         self._follow()
@@ -289,11 +289,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
                 self._is_over = False
 
     def __getitem__(self, step: SupportsIndex) -> Batch:
-        """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
+        """Make one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
         return self.replay(self.epoch, step)
 
     def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Batch:
-        """Form one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
+        """Make one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
 
         The run stays where it is. Samples that are made on demand are read again.
 
@@ -408,7 +408,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     @property
     def batching(self) -> Rule:
-        """The rule that forms batches of samples."""
+        """The rule that makes batches of samples."""
         return self._order.rule
 
     @property

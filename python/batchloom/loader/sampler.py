@@ -113,7 +113,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
 
     @property
     def batching(self) -> Rule:
-        """The rule that forms batches of samples."""
+        """The rule that makes batches of samples."""
         return self._batching
 
     @property

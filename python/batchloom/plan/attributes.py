@@ -14,7 +14,7 @@ class PlanAttributes:
     @property
     @abstractmethod
     def batching(self) -> Rule:
-        """The rule that forms batches of samples."""
+        """The rule that makes batches of samples."""
 
     @abstractmethod
     def plan(self, epoch: int | None = None) -> Plan:

@@ -140,7 +140,7 @@ class PlanOptions:
             are -100 there.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
             :meth:`CostModel.default` counts the cost, or a model that is given in place of ``True``. ``Packing`` then
-            forms batches of as many elements that cost the same, whatever the price of a pair of elements is; neither
+            makes batches of as many elements that cost the same, whatever the price of a pair of elements is; neither
             the cost nor the number of ranks decides which samples share a batch. Batches of 64 pools are compared, and
             of 64 more for every 512 ranks. ``plan.stats()`` has the share of time that ranks wait (``imbalance``), and
             how much steps follow length for it (``step_spread``).
@@ -233,7 +233,7 @@ class PlanOptions:
         """Return the options as the engine takes them.
 
         Args:
-            rule: The rule that forms batches of samples.
+            rule: The rule that makes batches of samples.
             source: The samples.
 
         Raises:

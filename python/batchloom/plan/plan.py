@@ -136,7 +136,7 @@ class Plan:
     batch sampler of any map-style dataset: ``torch.utils.data.DataLoader(dataset, batch_sampler=plan)``.
 
     A plan is a pure function of its arguments. Without ``sizes`` it takes O(1) memory and time, whatever ``samples``
-    is. With ``sizes``, a step costs the batching of its pool, and rules that form batches by size go through every
+    is. With ``sizes``, a step costs the batching of its pool, and rules that make batches by size go through every
     pool once, to count the batches. Plans compare, hash and pickle by value.
 
     Args:
@@ -427,7 +427,7 @@ class Plan:
 
     @property
     def batching(self) -> Rule:
-        """The rule that forms batches of samples."""
+        """The rule that makes batches of samples."""
         return self._batching
 
     @property
@@ -504,7 +504,7 @@ def wrap_plan(native: engine.Plan, batching: Rule, number: Numbered | None = Non
 
     Args:
         native: The plan of the engine.
-        batching: The rule that forms batches of samples.
+        batching: The rule that makes batches of samples.
         number: The function that returns the number of a sample of a source; ``None`` where there is one source.
     """
     plan = Plan.__new__(Plan)

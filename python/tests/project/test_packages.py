@@ -81,7 +81,7 @@ def sdist(tmp_path_factory):
 
 
 def look_after_installing(package, python, folder):
-    """Install into an empty environment, import, form a batch."""
+    """Install into an empty environment, import, make a batch."""
     run(BIN / "uv", "venv", "--quiet", "--python", python, folder / "env")
     installed = folder / "env" / "bin" / "python"
     # A source distribution is compiled here, and has to work, not to be fast: our crates are not optimised, and what

@@ -10,7 +10,7 @@ use crate::plan::error::PlanCause;
 use crate::{Plan, Result};
 
 impl Loader {
-    /// Forms the batch that `rank` takes at `step` of `plan`, in this thread. The run stays where it is. Samples that are
+    /// Makes the batch that `rank` takes at `step` of `plan`, in this thread. The run stays where it is. Samples that are
     /// made on demand are read again.
     ///
     /// The plan is one of this run: [`Loader::plan`] is a whole epoch, [`Plan::resume`] the rest of one, and

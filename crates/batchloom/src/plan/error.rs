@@ -78,7 +78,7 @@ causes! {
              over samples that differ in size: shuffle samples instead"
         )]
         RunsOfSizes { rule: &'static str } is Argument of "shuffle",
-        #[error("lists of samples are given, but {rule} forms batches; expected the rule Listed")]
+        #[error("lists of samples are given, but {rule} makes batches; expected the rule Listed")]
         NotListed { rule: &'static str } is Argument of "rule",
 
         #[error(

@@ -48,7 +48,7 @@ pub struct PlanOptions {
     pub sizes: Option<Sizes>,
     /// Puts batches of similar [cost](Self::cost) into the same step, so that no rank waits for another. Batches of many
     /// pools are compared: of 64, and of 64 more for every 512 ranks that an epoch begins with (never of two shards).
-    /// [`Packing`](crate::batching::Packing) forms batches of as many elements that cost the same, whatever the price of
+    /// [`Packing`](crate::batching::Packing) makes batches of as many elements that cost the same, whatever the price of
     /// a pair of elements is; neither the cost nor the world decides which samples share a batch. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,

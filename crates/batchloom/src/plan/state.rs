@@ -284,7 +284,7 @@ impl Plan {
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule makes batches itself; [`Kind::Range`](crate::Kind::Range)
     /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
     /// from other lists.
     pub fn with_lists(&self, lists: Listed) -> Result<Self> {

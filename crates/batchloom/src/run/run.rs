@@ -255,7 +255,7 @@ impl Run {
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
-    /// The errors of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself;
+    /// The errors of [`Plan::resume`]; [`Kind::Argument`](crate::Kind::Argument) if the rule makes batches itself;
     /// [`Kind::Range`](crate::Kind::Range) if a list has a sample that there is not. The run is unchanged then.
     pub fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
         let plan = self.part.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?;
@@ -313,7 +313,7 @@ impl Run {
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
-    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule makes batches itself; [`Kind::Range`](crate::Kind::Range)
     /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
     /// from other lists.
     pub fn set_lists(&mut self, lists: Listed) -> Result<()> {

@@ -10,7 +10,7 @@ from batchloom.plan.attributes import PlanAttributes
 
 
 class TorchAttributes(PlanAttributes):
-    """Attributes of torch's ``DataLoader`` as they are for a loader whose engine forms batches."""
+    """Attributes of torch's ``DataLoader`` as they are for a loader whose engine makes batches."""
 
     num_workers: int = 0
     """The number of worker processes: 0."""
@@ -45,7 +45,7 @@ class TorchAttributes(PlanAttributes):
 
     @property
     def collate_fn(self) -> Callable[[Any], Any]:
-        """A function that refuses lists of samples: the engine forms batches, and no loader of torch's can."""
+        """A function that refuses lists of samples: the engine makes batches, and no loader of torch's can."""
         return refuse_samples
 
 

@@ -17,7 +17,7 @@ from batchloom.loader.torch.lists import EpochLists
 
 # The value that torch takes for granted, and the reason why a loader has no need of another.
 UNNEEDED: dict[str, tuple[object, str]] = {
-    "num_workers": (0, "threads of the engine form batches: num_threads= says how many"),
+    "num_workers": (0, "threads of the engine make batches: num_threads= says how many"),
     "pin_memory": (False, "with device= blocks are formed in pinned memory"),
     "pin_memory_device": ("", "device= says where batches go"),
     "persistent_workers": (False, "the loader keeps its threads from epoch to epoch"),
