@@ -43,7 +43,7 @@ def table(measured: list[dict[str, Any]]) -> str:
     for case in measured:
         source, warm, alone, cold = case["source"], case["warm"], case["one_core"], case["cold"]
         commit = f" {source['commit']}" if source["commit"] else ""
-        script = f"{source['repository']}{commit}, `{source['file'].rpartition('/')[2]}`"
+        script = f"{source['repository']}{commit}, {source['file'].rpartition('/')[2]}"
         figures = [ratio(each["ratio"]) for each in (warm, alone, cold)]
         lines.append(f"| {' | '.join([script, case['title'], case['changed'], *figures])} |")
     return "\n".join(lines) + "\n"
