@@ -66,7 +66,7 @@ class Listener:
 
 
 def speech_loom(data: Any, shuffle: bool) -> Pass:
-    """Read the files of the cuts on demand, in batches of as many seconds, padding included."""
+    """Read the files of the cuts on demand, in batches of equal seconds, padding included."""
     items = [(cut.recording.sources[0].source, cut.supervisions[0].text) for cut in data.cuts]
     sizes = [cut.num_samples for cut in data.cuts]
     dataset = MapDataset(items, Listener(data.read), sizes=sizes, columns=["inputs"])

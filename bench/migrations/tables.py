@@ -211,7 +211,7 @@ CELLS, GENES, CELLS_A_BATCH = 10_000, 2000, 128
 
 
 def prepare_cells(folder: Path, scale: float) -> Any:
-    """Make an ``AnnData`` of counts, of which a tenth is stored, registered for the SCVI module."""
+    """Make an ``AnnData`` of counts, a tenth of them stored, registered for the SCVI module."""
     scvi, anndata = need_package("scvi"), need_package("anndata")
     from scipy import sparse
 

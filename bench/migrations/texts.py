@@ -40,7 +40,7 @@ def make_tokenizer() -> Any:
 
 
 def draw_ids(random: numpy.random.Generator, lengths: Any) -> list[list[int]]:
-    """Return so many ids for each text, between the ids that begin and end it."""
+    """Return ids for each text, as its number says, between the ids that begin and end it."""
     return [[BEGIN, *random.integers(5, WORDS, length - 2).tolist(), END] for length in lengths]
 
 
@@ -213,7 +213,7 @@ PAIRED, DISTINCT_A_BATCH = 9000, 64
 
 
 def prepare_pairs(folder: Path, scale: float) -> Any:
-    """Make pairs of texts, some of which come several times."""
+    """Make pairs of texts, some of them several times."""
     sampler = need_package("sentence_transformers.sampler").NoDuplicatesBatchSampler
     tables, random = need_package("datasets"), numpy.random.default_rng(0)
     rows = max(round(PAIRED * scale), 1000)

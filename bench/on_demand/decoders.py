@@ -289,5 +289,5 @@ def measure_sounds(scale: float, rounds: int, over: Callable[..., dict[str, Any]
 
 
 def scaled(count: int, scale: float, batch: int) -> int:
-    """Return a number of files: whole batches, as many for each of two workers."""
+    """Return a number of files: whole batches, equally many for each of two workers."""
     return max(round(count * scale / batch / 2), LEAST_BATCHES // 2) * 2 * batch

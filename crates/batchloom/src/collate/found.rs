@@ -26,7 +26,7 @@ pub(crate) trait FindRows: Debug + Send + Sync {
 pub(crate) enum Found {
     /// The row.
     Row(usize),
-    /// There is none. The nearest row of the series, if the series has rows.
+    /// No row exists. The nearest row of the series, if the series has rows.
     Absent(Option<usize>),
 }
 

@@ -354,7 +354,7 @@ pub struct MissingRow {
     pub step: Option<usize>,
     /// The place of the offset.
     pub offset: usize,
-    /// The time of which there is no row. `None` without an anchor.
+    /// The time that has no row. `None` without an anchor.
     pub wanted: Option<String>,
     /// The closest row among all rows, and its time. `None` if there is no row.
     pub closest: Option<(usize, String)>,
