@@ -6,7 +6,7 @@
 //!
 //! - Rows of one shape: the sample.
 //! - Windows: the row with which the window begins, and the number of rows of zeros before it. Then, for each place of
-//!   each field with separate times, the row; -1 where there is none, and -2 less the nearest row where only that exists.
+//!   each field with separate times, the row; -1 without one, and -2 less the nearest row where only that exists.
 //! - Sequences and groups: the sample; its first element in the block; the number of elements of its slot; its end in
 //!   its batch; its number in its batch; the extent that is taken of it in each dimension that varies; the extent of
 //!   its slot in each; the row of values where it begins, for each variable field.

@@ -100,7 +100,7 @@ def _read_distances(option: str, given: Any) -> Array:
     """Return numbers or timedeltas as an array ``[distances]`` that nothing changes.
 
     Raises:
-        ArgumentError: They are neither, or one is not finite; or there is none.
+        ArgumentError: They are neither, one is not finite, or the list is empty.
     """
     expected = "numbers, or timedeltas for datetimes"
     if isinstance(given, str | bytes | dict):

@@ -74,7 +74,7 @@ impl WindowDataset {
     }
 
     /// The rows of the fields with separate times, `[places, windows]`: field by field and offset by offset, the row of
-    /// each of some windows. It is -1 where there is none, and -2 less the nearest row where only that exists.
+    /// each of some windows. It is -1 where no row exists, and -2 less the nearest row where only that exists.
     ///
     /// # Errors
     /// [`Kind::Range`](crate::Kind::Range) if there is no such window; [`Kind::Memory`](crate::Kind::Memory).
