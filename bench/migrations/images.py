@@ -97,8 +97,8 @@ def folder_of_images(data: Any, shuffle: bool) -> Pass:
 
 
 def folder_by_processes(data: Any, shuffle: bool) -> Pass:
-    """Read the same ``ImageFolder`` on demand by two processes."""
-    dataset = MapDataset(open_folder(data, shuffle), workers="processes")
+    """Read the same ``ImageFolder`` on demand by two processes, which start as torch's do."""
+    dataset = MapDataset(open_folder(data, shuffle), workers="fork")
     loader = DataLoader(dataset, IMAGES_A_BATCH, shuffle=shuffle, num_threads=WORKERS)
     return lambda: loader
 

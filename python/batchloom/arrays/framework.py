@@ -129,6 +129,13 @@ class Views(Protocol):
     def windows(self, array: Any, steps: int) -> Any:
         """Return each run of ``steps`` rows, ``[runs, steps, ...]``, over the memory of ``array``."""
 
+    def slices(self, array: Any, places: tuple[int, int, int, int, int]) -> Sequence[Any]:
+        """Return slices of an array along its first dimension: views.
+
+        ``places`` has the first row, the rows of a slice, the rows from one of them to the next, the rows from a slice
+        to the next, and the number of slices.
+        """
+
     def repeat(self, row: Any, samples: int) -> Any:
         """Repeat a row in its own memory."""
 

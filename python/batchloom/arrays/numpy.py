@@ -157,6 +157,13 @@ def windows(array: numpy.ndarray[Any, Any], steps: int) -> numpy.ndarray[Any, An
     return numpy.moveaxis(sliding_window_view(array, steps, axis=0), -1, 1)
 
 
+def slices(array: numpy.ndarray[Any, Any], places: tuple[int, int, int, int, int]) -> Sequence[numpy.ndarray[Any, Any]]:
+    """Return slices of an array, which ``places`` names: views."""
+    first, rows, every, distance, count = places
+    extent = (rows - 1) * every + 1
+    return [array[start : start + extent : every] for start in (first + number * distance for number in range(count))]
+
+
 def patches(array: numpy.ndarray[Any, Any], length: int, stride: int) -> numpy.ndarray[Any, Any]:
     """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory; read-only."""
     return numpy.moveaxis(sliding_window_view(array, length, axis=1)[:, ::stride], 1, -2)

@@ -149,6 +149,18 @@ def windows(array: torch.Tensor, steps: int) -> torch.Tensor:
     return array.unfold(0, steps, 1).movedim(-1, 1)
 
 
+def slices(array: torch.Tensor, places: tuple[int, int, int, int, int]) -> Sequence[torch.Tensor]:
+    """Return slices of an array, which ``places`` names: views, cut at once, in about half the time of slicing."""
+    if torch.is_inference_mode_enabled():
+        # The consumer asks for one slice; the others must not be marked by its mode.
+        with torch.inference_mode(False):
+            return slices(array, places)
+    first, rows, every, distance, count = places
+    size, (step, *strides) = array.shape[1:], array.stride()
+    together = (distance * step, every * step, *strides)
+    return array.as_strided((count, rows, *size), together, array.storage_offset() + first * step).unbind(0)
+
+
 def patches(array: torch.Tensor, length: int, stride: int) -> torch.Tensor:
     """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory."""
     return array.unfold(1, length, stride).movedim(1, -2)

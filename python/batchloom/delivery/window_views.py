@@ -278,8 +278,8 @@ class WindowViews:
         return moves or bool(self._marks or self._source.beside)
 
     def _all_windows(self) -> list[Any]:
-        """Return the windows that begin with each of the rows, of each field."""
-        return self._load_all().templates()
+        """Return the windows that begin with each of the rows, of each field, and a function that slices batches."""
+        return [(each, cut.module.slices) for each, cut in zip(self._load_all().templates(), self._cuts, strict=True)]
 
     def slice(self, loaded: LoadedRows, view: View, steps: _native.Steps) -> list[Any]:
         """Return windows that begin at equal distances, the next ones of ``steps``; their rows are in ``loaded``."""

@@ -18,6 +18,9 @@ use crate::interpreter::detach;
 /// The number of batches after which memory maps are looked at.
 const RELEASED: u64 = 64;
 
+/// The most batches that are sliced together.
+const SLICED: usize = 64;
+
 /// A batch that is one view of series: the row with which its first window begins, the number of its windows, and the rows
 /// from one window to the next.
 type View = (usize, u64, usize);
@@ -108,13 +111,13 @@ struct Callables {
 
 impl Callables {
     /// The arrays of the next batch, given the view that it is, if it is one.
-    fn arrays(&mut self, py: Python<'_>, view: Option<View>) -> PyResult<Vec<Py<PyAny>>> {
+    fn arrays(&mut self, py: Python<'_>, view: Option<View>, steps: &Steps) -> PyResult<Vec<Py<PyAny>>> {
         self.made += 1;
         if self.made.is_multiple_of(RELEASED) {
             self.release.call0(py)?;
         }
         if let Some(view) = view
-            && let Some(arrays) = self.templates.slice(py, view)?
+            && let Some(arrays) = self.templates.slice(py, view, steps)?
         {
             return Ok(arrays);
         }
@@ -123,30 +126,100 @@ impl Callables {
 }
 
 /// Arrays with the windows of all rows, which are made when the first batch is sliced from them.
+///
+/// A framework slices many batches at once in about half the time. So where two batches followed each other, the batches
+/// that follow them at the same distance are sliced together.
 #[derive(Debug)]
 struct Templates {
-    /// A function that makes them. `None` without templates.
+    /// A function that makes them, each with a function that slices several batches. `None` without templates.
     make: Option<Py<PyAny>>,
-    made: Vec<Py<PyAny>>,
+    made: Vec<(Py<PyAny>, Py<PyAny>)>,
+    /// The last batch that was sliced.
+    last: Option<View>,
+    ahead: Ahead,
+}
+
+/// Batches that were sliced together.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// The batches of each template.
+    batches: Vec<Py<PyAny>>,
+    /// The first of them that was not handed over, and the number of all.
+    next: usize,
+    count: usize,
+    /// The view of the next one, and the rows from one batch to the next.
+    view: View,
+    distance: usize,
 }
 
 impl Templates {
-    /// The slices for a batch that is one view. `None` if there are no templates.
-    fn slice(&mut self, py: Python<'_>, (row, samples, stride): View) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    /// The slices for a batch that is one view, the next one of `steps`. `None` if there are no templates.
+    fn slice(&mut self, py: Python<'_>, view: View, steps: &Steps) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let Some(make) = &self.make else { return Ok(None) };
         if self.made.is_empty() {
             self.made = make.call0(py)?.extract(py)?;
         }
+        if self.ahead.count == self.ahead.next
+            && let Some(distance) = self.last.and_then(|last| distance(last, view))
+        {
+            self.slice_ahead(py, view, distance, steps)?;
+        }
+        self.last = Some(view);
+        if let Some(arrays) = self.ahead.take(py, view)? {
+            return Ok(Some(arrays));
+        }
+        let (row, samples, stride) = view;
         let end = row + usize::try_from(samples)?.saturating_sub(1) * stride + 1;
         let range = PySlice::new(py, row.cast_signed(), end.cast_signed(), stride.cast_signed());
-        let slice = |template: &Py<PyAny>| template.bind(py).get_item(&range).map(Bound::unbind);
+        let slice = |(template, _): &(Py<PyAny>, _)| template.bind(py).get_item(&range).map(Bound::unbind);
         self.made.iter().map(slice).collect::<PyResult<_>>().map(Some)
+    }
+
+    /// Slices the batches that follow each other at a distance, from the next one of `steps` on.
+    fn slice_ahead(&mut self, py: Python<'_>, view: View, rows: usize, steps: &Steps) -> PyResult<()> {
+        let (mut count, mut last) = (1, view);
+        let most = SLICED.min(usize::try_from(steps.left()?).unwrap_or(SLICED));
+        while count < most {
+            let Some(next) = steps.view(count as u64)? else { break };
+            if distance(last, next) != Some(rows) {
+                break;
+            }
+            (count, last) = (count + 1, next);
+        }
+        let places = (view.0, view.1, view.2, rows, count);
+        let slices = |(template, slices): &(Py<PyAny>, Py<PyAny>)| slices.call1(py, (template, places));
+        let batches = self.made.iter().map(slices).collect::<PyResult<_>>()?;
+        self.ahead = Ahead { batches, next: 0, count, view, distance: rows };
+        Ok(())
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.make)?;
-        self.made.iter().try_for_each(|template| visit.call(template))
+        self.ahead.batches.iter().try_for_each(|batches| visit.call(batches))?;
+        self.made.iter().try_for_each(|(template, slices)| {
+            visit.call(template)?;
+            visit.call(slices)
+        })
     }
+}
+
+impl Ahead {
+    /// The arrays of a batch, if it is the next one that was sliced.
+    fn take(&mut self, py: Python<'_>, view: View) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        if self.next == self.count || view != self.view {
+            return Ok(None);
+        }
+        let batch = |batches: &Py<PyAny>| batches.bind(py).get_item(self.next).map(Bound::unbind);
+        let arrays = self.batches.iter().map(batch).collect::<PyResult<_>>()?;
+        self.next += 1;
+        self.view.0 += self.distance;
+        Ok(Some(arrays))
+    }
+}
+
+/// The rows from one batch to a later one, if they are alike in all else.
+fn distance((row, samples, stride): View, (later, later_samples, later_stride): View) -> Option<usize> {
+    ((samples, stride) == (later_samples, later_stride)).then(|| later.checked_sub(row)).flatten()
 }
 
 #[pymethods]
@@ -161,7 +234,7 @@ impl StepIterator {
         keys: Option<Vec<Py<PyString>>>,
         deliver: Option<Py<PyAny>>,
     ) -> Self {
-        let templates = Templates { make: templates, made: Vec::new() };
+        let templates = Templates { make: templates, made: Vec::new(), last: None, ahead: Ahead::default() };
         let callables = Callables { begin: Some(begin), make, templates, release, made: 0, deliver };
         Self { steps, container: keys.into(), callables: Mutex::new(Some(callables)) }
     }
@@ -183,7 +256,7 @@ impl StepIterator {
             steps.steps.end();
             return Ok(None);
         }
-        let mut batch = self.container.batch(py, callables.arrays(py, steps.view(0)?)?)?;
+        let mut batch = self.container.batch(py, callables.arrays(py, steps.view(0)?, steps)?)?;
         if let Some(deliver) = &callables.deliver {
             batch = deliver.call1(py, (batch,))?;
         }

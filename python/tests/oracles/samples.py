@@ -44,6 +44,11 @@ def parent(number):
     return numpy.int64(os.getppid())
 
 
+def late_variable(number):
+    """A variable of the environment that was set after a server of processes may have started."""
+    return os.environ.get("BATCHLOOM_SET_LATE", "not seen")
+
+
 def process(number):
     """The process that makes the sample."""
     return os.getpid()

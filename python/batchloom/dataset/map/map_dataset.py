@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
@@ -26,7 +27,7 @@ from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import NamedSizes, Sizes
 
 ON_ERROR = ("raise", "skip")
-WORKERS = ("threads", "processes")
+WORKERS = ("threads", "processes", *(("fork",) if hasattr(os, "fork") else ()))
 
 
 @answer_unknown_keywords
@@ -78,7 +79,10 @@ class MapDataset(Dataset[Any]):
             for each process, so the function stands at the top level of a module, and a script that makes loaders does
             so under ``if __name__ == "__main__":``. On Linux, a server that all loaders share starts with the first
             loader and forks each of them, which sees environment variables as they were then. There, generators of
-            ``random``, ``numpy.random`` and torch are seeded for each sample, by what ``rng`` is made of.
+            ``random``, ``numpy.random`` and torch are seeded for each sample, by what ``rng`` is made of. Or
+            ``"fork"`` (not on Windows), for processes that this process forks, as torch's workers start: they have what
+            is imported here and begin at once. They keep the memory of this process as it was, and stop for ever if
+            another thread held a lock at that moment which ``fn`` needs.
         chunks_open: The number of chunks of items that are mixed at a time; 16 unless ``memory`` decides it. Items in
             chunks are shuffled, read early and held as a :class:`ChunkDataset` does it, and threads make the samples.
         memory: The memory for chunks of items, in place of ``chunks_open``, as for a :class:`ChunkDataset`. What
@@ -105,6 +109,7 @@ class MapDataset(Dataset[Any]):
         chunks_open: int | None = None,
         memory: int | str | None = None,
     ) -> None:
+        workers = choice("workers", workers, WORKERS)
         window = _window_of(items, chunks_open, memory, workers)
         if window is not None:
             items = ItemChunks(items)
@@ -123,7 +128,7 @@ class MapDataset(Dataset[Any]):
         options = ReadOptions(
             None if columns is None else tuple(columns),
             choice("on_error", on_error, ON_ERROR),
-            choice("workers", workers, WORKERS),
+            workers,
         )
         if key is not None:
             each = items if window is not None else (items[number] for number in range(len(items)))
@@ -164,7 +169,7 @@ class MapDataset(Dataset[Any]):
 
     @property
     def workers(self) -> str:
-        """``"threads"`` or ``"processes"``."""
+        """``"threads"``, ``"processes"`` or ``"fork"``."""
         return self._samples.options.workers
 
     @property
@@ -331,9 +336,9 @@ def _window_of(items: Any, chunks_open: int | None, memory: int | str | None, wo
         ArgumentError: An option is for items in chunks alone, or processes are to read chunks.
     """
     if are_in_chunks(items):
-        if workers == "processes":
+        if workers != "threads":
             raise ArgumentError(
-                'workers is "processes", and items are read a chunk at a time, which each process would hold for '
+                f'workers is "{workers}", and items are read a chunk at a time, which each process would hold for '
                 'itself; expected workers="threads", or items that are read one by one, as rows of folders of datasets '
                 f"are, or rows of {MAPPED}"
             )

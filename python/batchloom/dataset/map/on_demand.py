@@ -38,7 +38,7 @@ class ReadOptions:
     Attributes:
         columns: The fields that are as long as the size of their sample; ``None`` for all with a dimension.
         on_error: The treatment of a sample that cannot be read: ``"raise"`` or ``"skip"``.
-        workers: ``"threads"`` or ``"processes"``.
+        workers: ``"threads"``, ``"processes"`` or ``"fork"``.
     """
 
     columns: tuple[str | int, ...] | None = None
@@ -66,8 +66,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
 
     def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
-        in_threads = self.options.workers == "threads"
-        self.holds_interpreter = in_threads and getattr(source, "holds_interpreter", False)
+        workers = self.options.workers
+        self.holds_interpreter = workers == "threads" and getattr(source, "holds_interpreter", False)
         self._variable = self._name_variable(LateFieldNames())
         self.own_sizes = read_named_sizes(sizes, self.sizes_name, len(source))
         if self.own_sizes is not None:
@@ -75,10 +75,10 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         elif self.options.columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
         self._reader = SampleReader(source)
-        if self.options.workers == "processes":
+        if workers != "threads":
             from batchloom.dataset.map.processes import require_picklable
 
-            require_picklable(self._reader)
+            require_picklable(self._reader, workers)
 
     def _name_variable(self, names: LateFieldNames) -> list[str]:
         """Return the names of the fields that are as long as the size of their sample."""
@@ -172,8 +172,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         from batchloom.dataset.map.processes import SampleProcesses, require_picklable
 
         # As many as the loader has threads: each waits for one.
-        require_picklable(reader)
-        processes = SampleProcesses(reader, threads or min(_cores(), MOST))
+        require_picklable(reader, self.options.workers)
+        processes = SampleProcesses(reader, threads or min(_cores(), MOST), self.options.workers)
         return self._make_engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
 
     def _make_engine(

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context, reduction
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from multiprocessing.forkserver import ensure_running
 from typing import Any
 
@@ -41,13 +41,15 @@ PATIENCE = 0.5
 _PROCESS = os.getpid()
 
 
-def choose_context(libraries: Sequence[str] = ()) -> ForkServerContext | SpawnContext:
+def choose_context(workers: str, libraries: Sequence[str] = ()) -> ForkContext | ForkServerContext | SpawnContext:
     """Return the way in which processes start.
 
-    On Linux a server, which all loaders share, imports :data:`SHARED` and the libraries of the first loader once, and
-    forks itself: it has no thread, and a process is there in milliseconds. Elsewhere, and in a forked process, each
-    process begins as a new interpreter.
+    With ``workers="fork"``, this process forks itself. Otherwise, on Linux a server, which all loaders share, imports
+    :data:`SHARED` and the libraries of the first loader once, and forks itself: it has no thread, and a process is
+    there in milliseconds. Elsewhere, and in a forked process, each process begins as a new interpreter.
     """
+    if workers == "fork":
+        return get_context("fork")
     if sys.platform != "linux" or os.getpid() != _PROCESS:
         return get_context("spawn")
     context = get_context("forkserver")
@@ -79,14 +81,15 @@ class SampleProcesses:
     Args:
         reader: Reads samples; it is pickled once for each process.
         count: The number of processes.
+        workers: The way in which they start, ``"processes"`` or ``"fork"``.
 
     Attributes:
         lines: The way of the engine to them.
     """
 
-    def __init__(self, reader: SampleReader, count: int) -> None:
+    def __init__(self, reader: SampleReader, count: int, workers: str) -> None:
         self._reader = reader
-        self._starter = Starter(reader)
+        self._starter = Starter(reader, workers)
         self._numbers = itertools.count()
         self.lines = _native.Processes(self._starter, count)
 
@@ -142,15 +145,17 @@ class Starter:
     Attributes:
         reader: The reader of samples there.
         segments: The memory that processes may map, by number.
+        workers: The way in which they start.
     """
 
-    def __init__(self, reader: SampleReader) -> None:
+    def __init__(self, reader: SampleReader, workers: str) -> None:
         self.reader = reader
+        self.workers = workers
         self.segments: dict[int, Segment] = {}
         self._process = os.getpid()
         self._workers: list[Worker] = []
         _starters.add(self)
-        if isinstance(choose_context(find_libraries(reader)), ForkServerContext):
+        if isinstance(choose_context(workers, find_libraries(reader)), ForkServerContext):
             ensure_running()  # the server imports while the program goes on
 
     def __call__(self, ours: int, other: int) -> Worker:
@@ -190,7 +195,7 @@ class Worker:
         self._connection, end = Connection(os.dup(ours)), Connection(other)
         status = Segment(mmap.PAGESIZE)
         self._status = status_of(status.memory)
-        self._process = choose_context().Process(target=work, args=(end,), name="batchloom", daemon=True)
+        self._process = choose_context(starter.workers).Process(target=work, args=(end,), name="batchloom", daemon=True)
         try:
             self._process.start()
             end.close()
@@ -266,7 +271,7 @@ class Worker:
             self._process.join(5)
 
 
-def require_picklable(reader: SampleReader) -> None:
+def require_picklable(reader: SampleReader, workers: str) -> None:
     """Raise if the items or the function of a reader cannot go to another process.
 
     Raises:
@@ -276,6 +281,6 @@ def require_picklable(reader: SampleReader) -> None:
         pickle_value(reader)
     except Exception as error:
         raise ArgumentError(
-            f'workers is "processes", and the items or a function do not pickle: {type(error).__name__}: {error}; '
+            f'workers is "{workers}", and the items or a function do not pickle: {type(error).__name__}: {error}; '
             'expected a function at the top level of a module (no lambda), or workers="threads"'
         ) from error

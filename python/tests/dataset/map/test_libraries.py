@@ -93,6 +93,6 @@ def test_the_server_is_told_of_the_libraries(monkeypatch):
     told = []
     context = types.SimpleNamespace(set_forkserver_preload=told.append)
     monkeypatch.setattr("batchloom.dataset.map.processes.get_context", lambda _: context)
-    choose_context(["torchvision"])
+    choose_context("processes", ["torchvision"])
     assert told[0][-1] == "torchvision"
     assert "numpy" in told[0]
