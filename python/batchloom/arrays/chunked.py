@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, SupportsIndex, overload
-from weakref import WeakValueDictionary
 
 import batchloom._native as _native
 import numpy
@@ -194,7 +193,7 @@ class BorrowedChunks(BorrowedArray):
         self.framework, self.device = array.framework, None
         self.tensor: Any = array.tensor
         self._module = load(self.framework)
-        self._moved = WeakValueDictionary()
+        self._moved = None
         self._changeable = [field for field in array.fields if field.can_change]
         self._checked = 0
 

@@ -28,7 +28,8 @@ class BorrowedArray:
         self.tensor = _borrow(self._module, array, label)
         self.can_change = self._module.can_change(array)
         self._address = self._module.address(array, label)
-        self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        # Most fields never move: without such copies there is no dictionary of them.
+        self._moved: WeakValueDictionary[Any, Any] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -51,10 +52,6 @@ class BorrowedArray:
             f"field {self.label} was resized or moved: it had (address, shape, strides) {_plain(self._address)} when "
             f"the dataset was made and has {_plain(address)} now; make a new dataset after changing it"
         )
-
-    def check_whole(self) -> None:
-        """Raise if any part of the array was resized or moved since it was borrowed."""
-        self.check()
 
     @property
     def was_shared(self) -> bool:
@@ -82,7 +79,7 @@ class BorrowedArray:
 
     def is_on(self, device: Any) -> bool:
         """Return whether the array, or a copy of it that is in use, is on a device."""
-        return self.device == device or device in self._moved
+        return self.device == device or (self._moved is not None and device in self._moved)
 
     def on(self, device: Any) -> Any:
         """Return the array on a device: the array itself where it is there, otherwise a copy.
@@ -91,6 +88,8 @@ class BorrowedArray:
         """
         if self.device is not None:
             return self._module.to_plain(self.array)
+        if self._moved is None:
+            self._moved = WeakValueDictionary()
         copy = self._moved.get(device)
         if copy is None:
             copy = self._moved[device] = load(DEVICE_FRAMEWORK).on(self.tensors(slice(None)), device)

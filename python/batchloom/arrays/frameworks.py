@@ -124,6 +124,8 @@ def make_no_array_error(label: str, data: Any) -> DataError:
 
 def is_sparse(value: Any) -> bool:
     """Return whether an object is a sparse matrix of some framework, in any format."""
+    if type(value) is numpy.ndarray:
+        return False
     return any(framework.is_sparse(value) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
 
 

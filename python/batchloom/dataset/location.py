@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import batchloom._native as _native
+from batchloom.arrays.chunked import BorrowedChunks
 from batchloom.arrays.field import BorrowedArray
 from batchloom.errors import DeviceError
 
@@ -58,10 +59,14 @@ class Location:
         for each in (*self.all_arrays, *self.watched):
             each.check()
 
-    def check_whole(self) -> None:
-        """Raise if an array, or one of its chunks, was resized or moved since it was borrowed."""
-        for each in self.all_arrays:
+    def check_chunks(self) -> None:
+        """Raise if a chunk of an array was resized or moved since it was borrowed; ``check`` looks at some of many."""
+        for each in self._chunked:
             each.check_whole()
+
+    @cached_property
+    def _chunked(self) -> tuple[BorrowedChunks, ...]:
+        return tuple(each for each in self.all_arrays if isinstance(each, BorrowedChunks))
 
     def pages(self, memory: int) -> _native.MappedPages:
         """Return the pages of memory maps that arrays lie in; ``memory`` is the limit of bytes in memory."""

@@ -363,7 +363,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         The delivery has checked the data just before: all of it, but for some of many chunks.
         """
-        self._source.held.location.check_whole()
+        self._source.held.location.check_chunks()
         self._follow(begins=True)
         self._settle_seed()
         if self._lists is not None:
