@@ -9,6 +9,7 @@
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
 - ``patches``: patches as views, beside a PatchTST that unfolds stacked windows itself (patches.py).
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
+- ``timed``: fields with separate times, beside searches for each sample and for each batch (timed.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
 - ``dlinear`` and ``patchtst``: errors of two forecasters on the series that they were published with, beside the
   published ones (accuracy.py). They come last, and each goes to a file of its own (of ``--output FILE``, to
@@ -69,6 +70,7 @@ from bench.windows.ranks import measure_ranks
 from bench.windows.series import ITEM, Epochs, Series, Sizes
 from bench.windows.setting import Setting, seconds, wait
 from bench.windows.sweeps import REFERENCE, measure_memory, measure_time, named
+from bench.windows.timed import measure_timed
 from bench.windows.views import measure_views
 
 EPOCH_BATCHES, MOST_ROUNDS = 24, 3
@@ -205,6 +207,7 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "time": measure_time,
     "views": measure_views,
     "preparing": measure_preparing,
+    "timed": measure_timed,
     "patches": measure_patches,
     "epoch": measure_epoch,
     "random": measure_random,
