@@ -102,11 +102,14 @@ def _views(samples: DeliveryQuestions, order: OrderOfBatches, request: Placement
     source = samples.windows(order.shuffles_documents)
     if source is None:
         return None
-    # Loaders of other samples do without the modules of windows.
-    from batchloom.delivery.view_check import CheckedWindowViews
+    # Loaders of other samples do without the modules of windows, and most windows without the one of checks.
     from batchloom.delivery.window_views import WindowViews, views
 
-    kind = CheckedWindowViews if request.checks_views else WindowViews
+    kind = WindowViews
+    if request.checks_views:
+        from batchloom.delivery.view_check import CheckedWindowViews
+
+        kind = CheckedWindowViews
     return views(source, order.rule, order.neighbours, request, kind, samples.release_pages)
 
 
