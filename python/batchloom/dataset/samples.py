@@ -108,7 +108,7 @@ class LoaderQuestions(Protocol):
 
         Args:
             dataset: The dataset of these samples.
-            make: Returns a dataset on demand, given items and their sizes.
+            make: Makes a dataset of samples on demand, given items and their sizes.
 
         Raises:
             ArgumentError: Batches are more than lists of samples.

@@ -42,11 +42,11 @@ class DataReader(ABC):
         """Return whether data is of this kind."""
 
     def rows(self, data: Any) -> TensorDataset | None:
-        """Return the rows of arrays that no dataset of ours holds; ``None`` where data has no such rows."""
+        """Return the rows of arrays that data holds, gathered where it chooses or joins them; ``None`` without rows."""
         return None
 
     def part(self, data: Any) -> Dataset[Any] | None:
-        """Return the samples of datasets of ours, without a copy; ``None`` where data has none."""
+        """Return a selection or a concatenation of datasets of ours; ``None`` where data is made of something else."""
         return None
 
     def read(self, data: Any) -> Dataset[Any] | Mixture:
@@ -73,12 +73,12 @@ class DatasetReader(DataReader):
         return data
 
     def read(self, data: Dataset[Any]) -> Dataset[Any]:
-        """Return the dataset, which may be empty: a loader refuses it with the number of its samples."""
+        """Return the dataset, even one without samples: later stages of the loader refuse that."""
         return data
 
 
 class MixtureReader(DataReader):
-    """Takes a mixture as it is; no part of a mixture is a dataset."""
+    """Takes a mixture as it is. Torch's subsets and concatenations of mixtures are refused."""
 
     def accepts(self, data: Any) -> bool:
         """Return whether data is a mixture."""
@@ -103,7 +103,7 @@ class ArrayReader(DataReader):
 
 
 class TorchReader(DataReader):
-    """Reads datasets of one class of torch's; a class of a user's may have samples of its own.
+    """Reads datasets of one class of torch's. Subclasses may have other samples, and are refused.
 
     Args:
         name: The name of the class.
@@ -162,7 +162,7 @@ class OtherReader(DataReader):
     """Refuses data of all other kinds."""
 
     def accepts(self, data: Any) -> bool:
-        """Return that data is of some kind."""
+        """Return ``True``: this reader is the last one."""
         return True
 
 
