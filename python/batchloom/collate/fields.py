@@ -22,22 +22,26 @@ from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.conversions import FLOATS, INTEGERS, Conversions, EngineFields, conversions
 from batchloom.collate.document_mask import read_block_mask
+from batchloom.collate.extras import Extras
 from batchloom.collate.field import Field, FieldOptions, repeats_edge
 from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
-from batchloom.collate.schema import CollateOptions
+from batchloom.collate.schema import BOUNDARIES, LOSS_EXTRAS, MARKS, OWNERS, CollateOptions
 from batchloom.collate.slots import FieldSlot, SlotFunction, pad_number
 from batchloom.errors import ArgumentError
 
 
 class FieldSamples(Protocol):
-    """The facts about a dataset that `Fields` needs."""
+    """The facts about samples that decide what a batch holds."""
 
     @property
     def is_on_demand(self) -> bool:
         """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
 
     def engine(self) -> _native.Dataset:
-        """Return the dataset as the engine sees it."""
+        """Return the samples as the engine sees them."""
+
+    def list_extras(self, rule: Rule) -> list[str]:
+        """Return the names of what batches of a rule hold beside the fields of samples, in order."""
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
         """Return the fields of batches of a rule, and the keys that name them in arguments."""
@@ -49,9 +53,25 @@ class FieldSamples(Protocol):
     def batch_types(self) -> Mapping[str, str]:
         """The types of fields in batches, by name, where they are not the types of the data."""
 
-    @property
-    def labels(self) -> str | None:
-        """The field whose next tokens are labels."""
+
+def choose_extras(samples: FieldSamples, rule: Rule, options: FieldOptions, *, has_marks: bool) -> Extras:
+    """Choose what batches hold beside the fields of samples.
+
+    Args:
+        samples: The samples.
+        rule: The rule that makes batches.
+        options: The options of the loader.
+        has_marks: ``True`` if places that only fill up are marked.
+
+    Raises:
+        ArgumentError: An extra is named that these batches do not have.
+    """
+    names = [] if options.collate is not None else samples.list_extras(rule)
+    if options.has_offsets and BOUNDARIES in names:
+        names += OWNERS
+    names += [name for name in MARKS if has_marks and name not in names]
+    names += LOSS_EXTRAS if options.loss is not None else ()
+    return Extras(tuple(names), options.extras, read_block_mask(options.block_mask))
 
 
 class Fields:
@@ -59,6 +79,7 @@ class Fields:
 
     Attributes:
         side: The side of padding.
+        labels: The field whose next tokens are labels; ``None`` without labels.
         whole: The function that makes whole batches; ``None`` where the engine does.
         loss: The loss, if batches hold the weight of each label in it.
         offset_by: The fields of indices, and what they count.
@@ -67,7 +88,7 @@ class Fields:
         namer: Names fields by the keys of arguments.
 
     Args:
-        source: The dataset.
+        samples: The samples, with the extras of their batches.
         rule: The rule that makes batches.
         options: The options of the loader.
         pads_to_longest: ``True`` if the plan pads samples to no other length.
@@ -76,11 +97,11 @@ class Fields:
         ArgumentError: An option names no field, is for another kind of data, or excludes another one.
     """
 
-    def __init__(self, source: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
-        self._source, self._options, self._rule = source, options, rule
-        self.side, self.whole, self.loss = options.pad_side, options.collate, options.loss
+    def __init__(self, samples: FieldSamples, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
+        self._samples, self._options, self._rule = samples, options, rule
+        self.side, self.labels, self.whole, self.loss = options.pad_side, options.labels, options.collate, options.loss
         self.block_mask = read_block_mask(options.block_mask)
-        self.namer = Namer(lambda: source.field_names(rule))
+        self.namer = Namer(lambda: samples.field_names(rule))
         if self.whole is not None:
             self._require_alone(pads_to_longest)
         given = self._by_name(options.fields)
@@ -88,7 +109,7 @@ class Fields:
             given |= self._use_batch_types(given)
         ways = {name: field.way(self.side) for name, field in given.items()}
         self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
-        self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
+        self._conversions: Conversions = conversions(samples.engine, rule, given, options.dtype, self.namer, self.slots)
         self.offset_by = [(name, field.offset_by) for name, field in given.items() if field.offset_by is not None]
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
         # Fields of samples on demand are known with the first block.
@@ -146,7 +167,7 @@ class Fields:
         """
         padded = self._pad_values(self._conversions.dtypes)
         left, edges = self.side == "left", frozenset(self.edges)
-        return CollateOptions(names, padded, left, self._source.labels, engine.left, edges)
+        return CollateOptions(names, padded, left, self.labels, engine.left, edges)
 
     def columns(self, stored: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the names and types of the fields of batches, given the types in which the engine makes them."""
@@ -173,7 +194,9 @@ class Fields:
         dtype = self._options.dtype
         if dtype is not None and dtype_name(dtype) in INTEGERS:
             return {}
-        types = {name: kind for name, kind in self._source.batch_types.items() if not given.get(name, Field()).converts}
+        types = {
+            name: kind for name, kind in self._samples.batch_types.items() if not given.get(name, Field()).converts
+        }
         return {name: replace(given.get(name, Field()), dtype=kind) for name, kind in types.items()}
 
     def _find_only_key(self) -> Any:
@@ -198,9 +221,9 @@ class Fields:
 
     def _find_padded(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name: all of them in rows of one shape."""
-        if self._source.is_on_demand:
+        if self._samples.is_on_demand:
             return {}
-        padded = self._source.padded_fields()
+        padded = self._samples.padded_fields()
         if not (isinstance(self._rule, Packing) and self._rule.rows is not None):
             return padded
         names = self.namer.names
@@ -235,7 +258,7 @@ class Fields:
     def _require_padded(self) -> None:
         """Refuse values that pad fields of one shape."""
         value = self._options.pad_value
-        if self._source.is_on_demand or not (self._pads or type(value) is not int or value != 0):
+        if self._samples.is_on_demand or not (self._pads or type(value) is not int or value != 0):
             return
         padded = {*self._padded, *(name for name, _, _ in self.slots)}
         for name in (name for name in self._pads if name not in padded):
@@ -263,7 +286,7 @@ class Fields:
     def _pad_numbers(self) -> list[tuple[str | None, float]]:
         """Return the numbers that pad fields whose types only the engine knows: with slots, or made on demand."""
         value = self._options.pad_value
-        if self._source.is_on_demand:
+        if self._samples.is_on_demand:
             own = [(name, pad_number(f"pad of field {name}", pad)) for name, pad in self._pads.items()]
             number = pad_number("pad_value", value)
             return [*own, *([] if number == 0 else [(None, number)])]

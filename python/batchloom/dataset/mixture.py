@@ -208,7 +208,7 @@ class MixedSamples:
             return sizes
         if counts is None and labels is not None:
             held = samples_of(self.dataset)
-            sizes = held.sizes() if held.location.is_on_demand else None
+            sizes = held.sizes() if held.is_on_demand else None
             if sizes is not None:
                 # What is read on demand has a label for each token but the last.
                 return numpy.maximum(sizes, 1) - 1

@@ -84,6 +84,10 @@ class LoaderQuestions(Protocol):
     """The questions of a loader: what a sample is."""
 
     @property
+    def is_on_demand(self) -> bool:
+        """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
+
+    @property
     def is_bare(self) -> bool:
         """``True`` if a batch is one array, and not a tuple of one."""
 
@@ -97,6 +101,17 @@ class LoaderQuestions(Protocol):
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
             fields: The treatment of each field.
+        """
+
+    def one_by_one(self, dataset: Any, make: Callable[..., Any]) -> Any:
+        """Return a dataset that makes these samples one by one, on demand, for a function that makes batches of them.
+
+        Args:
+            dataset: The dataset of these samples.
+            make: Makes a dataset of samples on demand, given items and their sizes.
+
+        Raises:
+            ArgumentError: Batches are more than lists of samples.
         """
 
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
@@ -166,6 +181,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         memory: The bytes of memory maps that may be in memory; ``None`` where no number was given.
         reads_once: ``True`` if an epoch reads each page of a map about once: pages are unmapped then even where no
             number was given. Rows in random order read a page many times, and mapping it again takes longer than a row.
+        are_items: ``True`` if single samples are all that a batch is made of: a function can make it of a list of them.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
         holds_interpreter: ``True`` if reading them holds the interpreter, so that one thread reads faster than several.
     """
@@ -178,6 +194,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     reads_once: bool = False
     location: Location
     is_bare: bool = False
+    are_items: ClassVar[bool] = False
     has_next_tokens: bool = False
     is_formed_without_torch: bool = False
     is_in_chunks: ClassVar[bool] = False
@@ -301,6 +318,20 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     @override
     def for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         return self.engine(), None
+
+    @property
+    @override
+    def is_on_demand(self) -> bool:
+        return self.location.is_on_demand
+
+    @override
+    def one_by_one(self, dataset: Any, make: Callable[..., Any]) -> Any:
+        if not self.are_items:
+            raise ArgumentError(
+                f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
+                "expected slots of single fields, as in fields={'x': bl.Field(slot=...)}, or a MapDataset"
+            )
+        return make(dataset, sizes=self.named_sizes())
 
     @override
     def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:

@@ -197,6 +197,7 @@ class SequenceSamples(StoredSamples):
         dims: The dimensions in which samples of fields vary, where they were given.
     """
 
+    are_items = True
     has_next_tokens = True
 
     def __init__(

@@ -105,6 +105,8 @@ class RowSamples(StoredSamples):
         is_bare: ``True`` if a batch is one array, and not a tuple of one.
     """
 
+    are_items = True
+
     def __init__(self, names: tuple[str, ...] | None, arrays: tuple[Any, ...], *, is_bare: bool = False) -> None:
         if not arrays:
             raise DataError("the dataset has no fields; expected at least one array")

@@ -21,6 +21,7 @@ class BatchOrder:
         options: The options of the plan.
         rule: The rule that makes batches.
         lists: The batches that a sampler gives; ``None`` without one.
+        label_counts: The labels of each sample that losses do not ignore, or ``None``.
         shuffle: The random order of samples, as the engine names it.
         shuffles_documents: ``True`` if documents are shuffled.
         generator: The generator that draws the seed, or ``None``.
@@ -41,6 +42,7 @@ class BatchOrder:
     def __init__(
         self, source: LoaderSamples, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords
     ) -> None:
+        self._source, self.label_counts = source, source.label_counts
         torch, seed = keywords.torch.with_seed(keywords.seed)
         number = integer("seed", 0 if seed is None else seed)
         ban = read_ban(keywords.order.get("ban"), source.samples, source.number)
@@ -55,6 +57,17 @@ class BatchOrder:
         self.recipe: dict[str, Any] = vars(torch) | {"ban": ban, "seed": number}
         if self.lists is not None:
             self.recipe[self.lists.name] = self.lists.sampler  # an iterator was read
+
+    def for_engine(self, shard_size: int | None) -> dict[str, Any]:
+        """Return the options of the plan as the engine takes them.
+
+        Args:
+            shard_size: Samples in a shard, as the delivery decided; ``None`` without shards.
+
+        Raises:
+            ArgumentError: An option has the wrong type, or names a field that the samples do not have.
+        """
+        return self.options.native(self.rule, self._source) | {"shard_size": shard_size}
 
     @property
     def neighbours(self) -> str:

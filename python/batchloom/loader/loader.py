@@ -14,7 +14,7 @@ import batchloom._native as _native
 from batchloom.arguments import U64, Shuffle, SupportsArray, count_used, integer
 from batchloom.batching.cost_model import CostModel
 from batchloom.batching.rules import Listed, Rule, engine_rule
-from batchloom.collate.fields import Fields
+from batchloom.collate.fields import Fields, choose_extras
 from batchloom.dataset.base import Batch, Dataset, refresh
 from batchloom.dataset.mixture import Mixture, with_dataset
 from batchloom.delivery.choose import choose
@@ -108,12 +108,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         divided = DividedKeywords(keywords)
         self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
-        source.choose_extras(order.rule, has_marks=order.has_marks)
+        extras = choose_extras(source.held, order.rule, divided.fields, has_marks=order.has_marks)
+        self._samples = samples = source.held.with_extras(extras)
         self._fields = fields = Fields(
-            source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
+            samples, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
         )
-        request = PlacementRequest(source.held, divided.delivery, order.options.shard_size)
-        self._delivery = choose(source.held, order, fields, request)
+        request = PlacementRequest(samples, divided.delivery, order.options.shard_size)
+        self._delivery = choose(samples, order, fields, request)
         self._ranks = RankFinder(**vars(divided.ranks), jax=request.makes_jax)
         self._native = self._engine(divided.delivery)
         self._prepare()
@@ -123,32 +124,32 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def _engine(self, delivery: DeliveryOptions) -> _native.Loader:
         """Return the engine's loader, of what the stages decided."""
-        order, source, blocks = self._order, self._source, self._delivery.blocks
+        samples, order, blocks = self._samples, self._order, self._delivery.blocks
         fields = self._engine_fields = self._fields.for_engine(blocks, has_bans=order.has_bans)
-        takes_one = delivery.num_threads is None and (is_worker() or source.held.holds_interpreter)
+        takes_one = delivery.num_threads is None and (is_worker() or samples.holds_interpreter)
         threads = 1 if takes_one else delivery.num_threads
-        dataset, memory = source.held.for_loader(threads, self._fields)
+        dataset, memory = samples.for_loader(threads, self._fields)
         rank, world_size = self._ranks.given or (0, 1)
         return _native.Loader(
             dataset,
-            order.options.native(order.rule, source) | {"shard_size": self._delivery.placement.shard_size},
+            order.for_engine(self._delivery.placement.shard_size),
             fields=fields.options,
             shuffle_documents=order.shuffles_documents,
             rank=rank,
             world_size=world_size,
             pad_values=fields.pad_values,
             pad_side=self._fields.side,
-            labels=source.labels,
+            labels=self._fields.labels,
             num_threads=threads,
             prefetch=delivery.prefetch,
             block_bytes=blocks.block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
-            label_counts=engine_counts(source.label_counts),
+            label_counts=engine_counts(order.label_counts),
             slots=self._fields.slots,
             pad_numbers=fields.pad_numbers,
             pad_edges=self._fields.edges,
-            left_out=source.held.extras.left_out,
+            left_out=samples.extras.left_out,
             loss=self._fields.loss,
             offset_by=self._fields.offset_by,
             block_mask=None if self._fields.block_mask is None else self._fields.block_mask.for_engine(),
@@ -156,11 +157,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def _prepare(self) -> None:
         """Prepare the delivery for batches of the engine."""
-        source, columns = self._source, self._fields.columns(self._native.columns)
+        samples, columns = self._samples, self._fields.columns(self._native.columns)
         # Fields of samples on demand are known with the first block.
-        schema = source.held.schema([] if source.is_on_demand else columns)
+        schema = samples.schema([] if samples.is_on_demand else columns)
         options = self._fields.collate_options(schema.all_keys, self._engine_fields)
-        self._is_bare = source.held.is_bare and not options.marks  # marks come beside the array
+        self._is_bare = samples.is_bare and not options.marks  # marks come beside the array
         self._delivery.prepare(schema, options)
         warn_of_one_pool(self._native.plan(None), self._order.rule)
 
@@ -363,7 +364,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         The delivery has checked the data just before: all of it, but for some of many chunks.
         """
-        self._source.held.location.check_chunks()
+        self._samples.location.check_chunks()
         self._follow(begins=True)
         self._settle_seed()
         if self._lists is not None:

@@ -1,28 +1,22 @@
 """`LoaderSamples`: the samples of a loader, and the facts about them that later stages need.
 
-Stages read these facts here: plans need the samples (`PlanSamples`), and fields need the contents of a
-sample (`FieldSamples`). The loader and the delivery read the samples of the dataset directly.
+The order of batches reads these facts here (`PlanSamples`). All other stages ask the samples of the dataset directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import batchloom._native as _native
-from batchloom.batching.rules import Rule
-from batchloom.collate.document_mask import read_block_mask
-from batchloom.collate.extras import Extras
 from batchloom.collate.field import FieldOptions
-from batchloom.collate.field_names import FieldNames, LateFieldNames
-from batchloom.collate.schema import BOUNDARIES, LOSS_EXTRAS, MARKS, OWNERS
 from batchloom.dataset.base import Dataset, refresh, samples_of
-from batchloom.dataset.map.map_dataset import one_by_one
+from batchloom.dataset.map.map_dataset import MapDataset
 from batchloom.dataset.mixture import Mixture, mixed_samples_of
 from batchloom.errors import ArgumentError
 from batchloom.plan.options import PlanOptions
 from batchloom.samples.draws import draws_of
-from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.label_counts import as_label_counts
 
 
 class LoaderSamples:
@@ -30,7 +24,7 @@ class LoaderSamples:
 
     Attributes:
         dataset: The dataset.
-        held: Its samples, which answer the questions of the stages.
+        held: Its samples, which answer the questions of all stages.
         samples: The number of samples.
         mixture: The mixture that draws from them; ``None`` without one.
         labels: The field with the labels, its next tokens; or ``None``.
@@ -48,52 +42,20 @@ class LoaderSamples:
     def __init__(self, data: Dataset[Any] | Mixture, options: FieldOptions) -> None:
         self.mixture = data if isinstance(data, Mixture) else None
         dataset = refresh(data.dataset if isinstance(data, Mixture) else data)
-        if options.collate is not None and not samples_of(dataset).location.is_on_demand:
-            dataset = one_by_one(dataset)
+        if options.collate is not None:
+            dataset = samples_of(dataset).one_by_one(dataset, MapDataset)
         self.dataset: Dataset[Any] = dataset
-        self.held = samples_of(dataset)
-        self.samples = len(self.held)
-        self.labels = self._label_field(options.labels)
-        self._extras, self._makes_whole = options.extras, options.collate is not None
-        self._has_loss, self._has_offsets = options.loss is not None, options.has_offsets
-        self._block_mask = read_block_mask(options.block_mask)
-        counts = options.label_counts
-        self.label_counts = counts if counts is None or isinstance(counts, LabelCounts) else LabelCounts(counts)
-
-    def choose_extras(self, rule: Rule, *, has_marks: bool) -> None:
-        """Choose what batches of a rule hold beside the fields of samples.
-
-        Args:
-            rule: The rule.
-            has_marks: ``True`` if places that only fill up are marked.
-
-        Raises:
-            ArgumentError: An extra is named that these batches do not have.
-        """
-        names = [] if self._makes_whole else self.held.list_extras(rule)
-        if self._has_offsets and BOUNDARIES in names:
-            names += OWNERS
-        names += [name for name in MARKS if has_marks and name not in names]
-        names += LOSS_EXTRAS if self._has_loss else ()
-        self.held = self.held.with_extras(Extras(tuple(names), self._extras, self._block_mask))
-
-    def _label_field(self, labels: Any) -> str | None:
-        """Return the field with the labels, its next tokens."""
-        if labels is None:
-            return None
-        if not self.held.has_next_tokens:
+        self.held = held = samples_of(dataset)
+        self.samples = len(held)
+        self.labels = labels = options.labels
+        if labels is not None and not held.has_next_tokens:
             raise ArgumentError(
                 f"labels is {labels!r}; labels= needs sequences, as tokens of sequences have a next one: a "
-                f"SequenceDataset, or samples with sizes; this loader batches a {type(self.dataset).__name__}"
+                f"SequenceDataset, or samples with sizes; this loader batches a {type(dataset).__name__}"
             )
-        if not isinstance(labels, str):
+        if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
-        return labels
-
-    @property
-    def is_on_demand(self) -> bool:
-        """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
-        return self.held.location.is_on_demand
+        self.label_counts = as_label_counts(options.label_counts)
 
     @property
     def number(self) -> Callable[[str, int], int] | None:
@@ -133,20 +95,3 @@ class LoaderSamples:
         if keys == "source" and self.mixture is not None:
             return mixed_samples_of(self.mixture).sources()
         return self.held.classes(option, keys)
-
-    def engine(self) -> _native.Dataset:
-        """Return the dataset as the engine sees it."""
-        return self.held.engine()
-
-    def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
-        """Return the fields of batches of a rule, and the keys that name them in arguments."""
-        return self.held.field_names(rule)
-
-    @property
-    def batch_types(self) -> Mapping[str, str]:
-        """The types of fields in batches, by name, where they are not the types of the data."""
-        return self.held.batch_types
-
-    def padded_fields(self) -> Mapping[str, str]:
-        """Return the types of the fields that are padded, by name."""
-        return self.held.padded_fields()

@@ -21,8 +21,6 @@ from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
 from batchloom.dataset.map.source import ItemSource, describe_error, shorten
 from batchloom.dataset.samples import MAPPED, Recipe, Samples, override
-from batchloom.dataset.sequences import SequenceDataset
-from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import NamedSizes, Sizes
 
@@ -300,23 +298,6 @@ class ItemSamples(OnDemandSamples[ItemSource]):
             on_error=options.on_error,
             workers=options.workers,
         )
-
-
-def one_by_one(dataset: Dataset[Any]) -> MapDataset:
-    """Return the samples of a dataset in memory one by one, for functions that make batches of them.
-
-    Raises:
-        ArgumentError: Batches of the dataset are more than lists of its samples.
-    """
-    from batchloom.dataset.windows.window_dataset import WindowDataset
-
-    if not isinstance(dataset, TensorDataset | SequenceDataset | WindowDataset):
-        raise ArgumentError(
-            f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
-            "expected slots of single fields, as in fields={'x': bl.Field(slot=...)}, or a MapDataset"
-        )
-    sizes = dataset.named_sizes() if isinstance(dataset, SequenceDataset) else None
-    return MapDataset(dataset, sizes=sizes)
 
 
 def _size(key: Callable[[Any], int], number: int, item: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -114,6 +114,10 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     @override
     def join(self, datasets: Sequence[Any], *, source: bool) -> Any:
         raise ArgumentError("samples of sources are not put together; expected one source of all samples")
+
+    @override
+    def one_by_one(self, dataset: Any, make: Callable[..., Any]) -> Any:
+        return dataset  # samples are made one by one already
 
     @override
     def field_names(self, rule: Rule) -> LateFieldNames:

@@ -452,6 +452,7 @@ class WindowSamples(StoredSamples):
         array_windows: The windows on the arrays of the series.
     """
 
+    are_items = True
     is_formed_without_torch = True
 
     def __init__(self, series: Series, shape: WindowShape, part: Part) -> None:
