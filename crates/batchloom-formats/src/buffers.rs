@@ -1,35 +1,147 @@
-//! `Buffers`: memory of chunks that are gone, for chunks to come. Fresh pages of the system cost as much as a copy.
+//! `Buffer`: bytes that are written one after the other; and `Buffers`: memory of chunks that are gone, for chunks to come.
+//!
+//! Promises: fresh pages of the system cost as much as a copy, so memory is used again, and is asked for in large pages;
+//! room in a buffer is handed out as it is, without being cleared first.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 
 /// The most buffers that lie unused: about as many as threads read at a time.
 const MOST: usize = 4;
 
+/// The bytes from which on a buffer has pages of its own.
+const LARGE: usize = 2 << 20;
+
+/// The bytes of which large buffers have a multiple, so that a chunk finds room in the buffer of another that was a little
+/// smaller. What is not written takes no memory.
+const STEP: usize = 1 << 20;
+
+/// The memory of a buffer.
+#[derive(Debug)]
+enum Room {
+    Small(Vec<u8>),
+    Large(MmapMut),
+}
+
+impl Room {
+    fn new(bytes: usize) -> Self {
+        let map = (bytes >= LARGE).then(|| MmapMut::map_anon(bytes.next_multiple_of(STEP)).ok()).flatten();
+        match map {
+            Some(map) => {
+                // This is only advice: if the kernel has no large pages, small ones do.
+                #[cfg(target_os = "linux")]
+                drop(map.advise(memmap2::Advice::HugePage));
+                Self::Large(map)
+            }
+            None => Self::Small(vec![0; bytes]),
+        }
+    }
+}
+
+/// Bytes that are written one after the other.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    room: Room,
+    len: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { room: Room::Small(Vec::new()), len: 0 }
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { len: bytes.len(), room: Room::Small(bytes) }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.room()[..self.len]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.room_mut()[..len]
+    }
+}
+
+impl Buffer {
+    fn room(&self) -> &[u8] {
+        match &self.room {
+            Room::Small(bytes) => bytes,
+            Room::Large(map) => map,
+        }
+    }
+
+    fn room_mut(&mut self) -> &mut [u8] {
+        match &mut self.room {
+            Room::Small(bytes) => bytes,
+            Room::Large(map) => map,
+        }
+    }
+
+    /// Empties the buffer, which keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends `bytes` bytes, to be written: so far they hold anything.
+    pub(crate) fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        let (start, end) = (self.len, self.len.saturating_add(bytes));
+        if end > self.room().len() {
+            let mut larger = Room::new(end.max(start.saturating_mul(2)));
+            match &mut larger {
+                Room::Small(room) => room[..start].copy_from_slice(self),
+                Room::Large(room) => room[..start].copy_from_slice(self),
+            }
+            self.room = larger;
+        }
+        self.len = end;
+        &mut self.room_mut()[start..end]
+    }
+
+    /// Appends bytes.
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.grow(bytes.len()).copy_from_slice(bytes);
+    }
+}
+
 /// Buffers that lie unused, shared by all chunks of some files.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct Buffers(Arc<Mutex<Vec<Buffer>>>);
 
 impl Buffers {
-    /// A buffer with room for some bytes; what it holds is of no use.
-    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
+    /// An empty buffer with room for some bytes.
+    pub(crate) fn take(&self, bytes: usize) -> Buffer {
         let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The smallest one that is large enough.
-        let fitting = unused.iter().enumerate().filter(|(_, buffer)| buffer.capacity() >= bytes);
-        match fitting.min_by_key(|(_, buffer)| buffer.capacity()).map(|(place, _)| place) {
-            Some(place) => unused.swap_remove(place),
-            None => Vec::with_capacity(bytes),
+        let fitting = unused.iter().enumerate().filter(|(_, buffer)| buffer.room().len() >= bytes);
+        match fitting.min_by_key(|(_, buffer)| buffer.room().len()).map(|(place, _)| place) {
+            Some(place) => {
+                let mut buffer = unused.swap_remove(place);
+                buffer.clear();
+                buffer
+            }
+            None => Buffer { room: Room::new(bytes), len: 0 },
         }
     }
 
     /// Shared bytes, whose memory comes back here when the last of them is gone.
-    pub(crate) fn share(&self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { bytes, buffers: self.clone() })
+    pub(crate) fn share(&self, buffer: Buffer) -> Bytes {
+        Bytes::from_owner(Lent { buffer, buffers: self.clone() })
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
+    fn give_back(&self, buffer: Buffer) {
         let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if unused.len() < MOST {
             unused.push(buffer);
@@ -39,18 +151,18 @@ impl Buffers {
 
 /// Bytes in a buffer that is given back.
 struct Lent {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     buffers: Buffers,
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.buffers.give_back(std::mem::take(&mut self.bytes));
+        self.buffers.give_back(std::mem::take(&mut self.buffer));
     }
 }

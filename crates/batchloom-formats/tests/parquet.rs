@@ -135,6 +135,7 @@ fn large() -> (tempfile::TempDir, PathBuf, Table, Writing) {
         group_rows: 1 << 20,
         encoding: 0,
         has_statistics: true,
+        dictionary_bytes: 512,
     };
     write(&path, &table.batch(), &writing);
     (folder, path, table, writing)
@@ -160,6 +161,34 @@ fn a_row_group_is_cut_at_pages() {
         }
     }
     assert_eq!(row, 60_000);
+}
+
+/// Levels of a page may be longer than what is read of it at first, and numbers in a dictionary may have many bits.
+#[test]
+fn pages_may_be_large() {
+    let (folder, _, table, writing) = large();
+    let path = folder.path().join("pages.parquet");
+    let table = Table { lengths: table.lengths[..30_000].to_vec(), ..table };
+    for compression in 0..3 {
+        for (is_new, has_dictionary) in [(false, false), (false, true), (true, true)] {
+            let pages =
+                Writing { page_rows: 1 << 20, page_bytes: 8 << 20, dictionary_bytes: 1 << 20, ..writing };
+            write(&path, &table.batch(), &Writing { compression, is_new, has_dictionary, ..pages });
+            let source = open(std::slice::from_ref(&path), &["wide"], None).unwrap();
+            let lengths: Vec<usize> = source.lengths().unwrap().iter().map(|&it| it as usize).collect();
+            assert_eq!(lengths, table.lengths);
+            let mut row = 0;
+            for chunk in 0..source.chunks().len() {
+                let fields = source.read_chunk(chunk).unwrap();
+                let ChunkField::Lists(lists) = &fields[0] else { panic!("expected lists") };
+                let expected: Vec<i64> = (row..row + lists.len()).flat_map(|row| table.list(row)).collect();
+                let values = lists.values().chunks().next().unwrap();
+                assert!(values.bytes()[..] == bytes_of(&expected, i64::to_le_bytes)[..], "row {row}");
+                row += lists.len();
+            }
+            assert_eq!(row, 30_000);
+        }
+    }
 }
 
 #[test]
@@ -214,6 +243,7 @@ fn a_file_that_changed_is_refused_and_an_index_made_anew() {
         group_rows: 100,
         encoding: 0,
         has_statistics: true,
+        dictionary_bytes: 512,
     };
     write(&path, &one.batch(), &writing);
     let source = open(std::slice::from_ref(&path), &["wide"], Some(&cache)).unwrap();

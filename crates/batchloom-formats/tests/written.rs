@@ -31,6 +31,8 @@ pub(crate) struct Writing {
     pub(crate) group_rows: usize,
     pub(crate) encoding: u8,
     pub(crate) has_statistics: bool,
+    /// The bytes after which no more values go into a dictionary.
+    pub(crate) dictionary_bytes: usize,
 }
 
 pub(crate) fn tables() -> impl Strategy<Value = Table> {
@@ -40,28 +42,29 @@ pub(crate) fn tables() -> impl Strategy<Value = Table> {
 }
 
 pub(crate) fn writings() -> impl Strategy<Value = Writing> {
-    (0_u8..5, any::<bool>(), any::<bool>(), 1_usize..80, 16_usize..2000, 1_usize..300, 0_u8..3, any::<bool>())
-        .prop_map(
-            |(
-                compression,
-                has_dictionary,
-                is_new,
-                page_rows,
-                page_bytes,
-                group_rows,
-                encoding,
-                has_statistics,
-            )| Writing {
-                compression,
-                has_dictionary,
-                is_new,
-                page_rows,
-                page_bytes,
-                group_rows,
-                encoding,
-                has_statistics,
-            },
-        )
+    let pages = (1_usize..80, 16_usize..2000, 1_usize..300);
+    let dictionaries = prop_oneof![Just(512_usize), Just(1 << 20)];
+    (0_u8..5, any::<bool>(), any::<bool>(), pages, 0_u8..3, any::<bool>(), dictionaries).prop_map(
+        |(
+            compression,
+            has_dictionary,
+            is_new,
+            (page_rows, page_bytes, group_rows),
+            encoding,
+            has_statistics,
+            dictionary_bytes,
+        )| Writing {
+            compression,
+            has_dictionary,
+            is_new,
+            page_rows,
+            page_bytes,
+            group_rows,
+            encoding,
+            has_statistics,
+            dictionary_bytes,
+        },
+    )
 }
 
 impl Table {
@@ -133,7 +136,7 @@ pub(crate) fn write(path: &Path, batch: &RecordBatch, writing: &Writing) {
         })
         .set_data_page_row_count_limit(writing.page_rows)
         .set_data_page_size_limit(writing.page_bytes)
-        .set_dictionary_page_size_limit(512)
+        .set_dictionary_page_size_limit(writing.dictionary_bytes)
         .set_write_batch_size(7)
         .set_max_row_group_row_count(Some(writing.group_rows));
     if !writing.has_statistics {

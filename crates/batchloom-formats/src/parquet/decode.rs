@@ -4,7 +4,7 @@
 //! with its number, unless a value for it was given.
 
 use parquet::basic::{Encoding, Type as Physical};
-use parquet::column::page::{Page, PageReader};
+use parquet::column::page::PageReader;
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{
     BoolType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
@@ -12,15 +12,16 @@ use parquet::data_type::{
 use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 
+use super::header::PageKind;
 use super::levels::{are_all, for_each_zero, level_bits, list_levels};
 use super::values::{Stored, WrongValues, append_values};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffer, Buffers};
 
 /// Some rows of a column as they are stored.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedRows {
     /// The values of all elements.
-    pub(crate) values: Vec<u8>,
+    pub(crate) values: Buffer,
     /// The element at which each row begins; empty where each row is one element.
     pub(crate) starts: Vec<usize>,
     /// The number of elements.
@@ -82,18 +83,19 @@ struct Parts<'a> {
 
 /// The most values of a page. Runs hold any number of values in a few bytes, so that a page may tell of more than there is
 /// memory for; writers begin another page long before.
-const MOST_VALUES: u32 = 1 << 28;
+const MOST_VALUES: usize = 1 << 28;
 
-/// Takes a page of values apart; `None` for a dictionary.
-fn take_apart<'a>(page: &'a Page, column: &ColumnDescriptor) -> Result<Option<Parts<'a>>, WrongRows> {
-    if page.is_data_page() && page.num_values() > MOST_VALUES {
-        return Err(WrongRows::Damaged(format!("it tells of {} values", page.num_values())));
-    }
+/// Takes the bytes of a page of values apart, of which the values may be cut; `None` for a dictionary.
+fn take_apart<'a>(
+    kind: PageKind,
+    bytes: &'a [u8],
+    column: &ColumnDescriptor,
+) -> Result<Option<Parts<'a>>, WrongRows> {
     let leaves = || WrongRows::Damaged("levels leave their page".to_owned());
-    Ok(Some(match page {
-        Page::DictionaryPage { .. } => return Ok(None),
-        Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
-            let mut rest = &buf[..];
+    let parts = match kind {
+        PageKind::Dictionary { .. } | PageKind::Other => return Ok(None),
+        PageKind::Data { values: count, encoding, repetition, definition } => {
+            let mut rest = bytes;
             let mut levels = |most: i16, encoding: Encoding| {
                 if most == 0 {
                     return Ok(&[][..]);
@@ -107,18 +109,34 @@ fn take_apart<'a>(page: &'a Page, column: &ColumnDescriptor) -> Result<Option<Pa
                 rest = after;
                 Ok(levels)
             };
-            let repetition = levels(column.max_rep_level(), *rep_level_encoding)?;
-            let definition = levels(column.max_def_level(), *def_level_encoding)?;
-            Parts { count: *num_values as usize, encoding: *encoding, repetition, definition, values: rest }
+            let repetition = levels(column.max_rep_level(), repetition)?;
+            let definition = levels(column.max_def_level(), definition)?;
+            Parts { count, encoding, repetition, definition, values: rest }
         }
-        Page::DataPageV2 { buf, num_values, encoding, rep_levels_byte_len, def_levels_byte_len, .. } => {
-            let (repetition, rest) =
-                buf.split_at_checked(*rep_levels_byte_len as usize).ok_or_else(leaves)?;
-            let (definition, values) =
-                rest.split_at_checked(*def_levels_byte_len as usize).ok_or_else(leaves)?;
-            Parts { count: *num_values as usize, encoding: *encoding, repetition, definition, values }
+        PageKind::DataV2 { values: count, encoding, repetition, definition, .. } => {
+            let (repetition, rest) = bytes.split_at_checked(repetition).ok_or_else(leaves)?;
+            let (definition, values) = rest.split_at_checked(definition).ok_or_else(leaves)?;
+            Parts { count, encoding, repetition, definition, values }
         }
-    }))
+    };
+    match parts.count > MOST_VALUES {
+        true => Err(WrongRows::Damaged(format!("it tells of {} values", parts.count))),
+        false => Ok(Some(parts)),
+    }
+}
+
+/// The number of bytes that the levels at the front of a page of the first version take, as far as the bytes so far say.
+pub(super) fn front_of(column: &ColumnDescriptor, bytes: &[u8]) -> usize {
+    let mut needed = 0_usize;
+    for _ in [column.max_rep_level(), column.max_def_level()].into_iter().filter(|&most| most > 0) {
+        let length = bytes.get(needed..).and_then(|rest| rest.first_chunk::<4>());
+        needed = needed.saturating_add(4);
+        match length {
+            Some(length) => needed = needed.saturating_add(u32::from_le_bytes(*length) as usize),
+            None => return needed,
+        }
+    }
+    needed
 }
 
 /// A decoder that adds the rows of pages, one page after the other.
@@ -130,14 +148,14 @@ pub(crate) struct RowDecoder<'a> {
     fill: Option<&'a [u8]>,
     /// True if a list that is null has no elements, and is none otherwise.
     has_empty_lists: bool,
-    dictionary: Vec<u8>,
+    dictionary: Buffer,
     rows: DecodedRows,
 }
 
 impl<'a> RowDecoder<'a> {
     /// A decoder of values, or of levels alone.
     pub(crate) fn new(column: &'a ColumnDescriptor, stored: Option<Stored>, fill: Option<&'a [u8]>) -> Self {
-        let (dictionary, rows) = (Vec::new(), DecodedRows::default());
+        let (dictionary, rows) = (Buffer::default(), DecodedRows::default());
         Self { column, stored, fill, has_empty_lists: false, dictionary, rows }
     }
 
@@ -149,7 +167,6 @@ impl<'a> RowDecoder<'a> {
     /// The same decoder, with room for so many values.
     pub(crate) fn with_room(mut self, values: usize, buffers: &Buffers) -> Self {
         self.rows.values = buffers.take(values.saturating_mul(self.stored.map_or(0, Stored::width)));
-        self.rows.values.clear();
         self
     }
 
@@ -164,12 +181,11 @@ impl<'a> RowDecoder<'a> {
     }
 
     /// Adds the rows of a page.
-    pub(crate) fn add(&mut self, page: &Page) -> Result<(), WrongRows> {
-        let Some(parts) = take_apart(page, self.column)? else {
-            if let (Some(stored), Page::DictionaryPage { buf, num_values, .. }) = (self.stored, page) {
+    pub(crate) fn add(&mut self, kind: PageKind, page: &[u8]) -> Result<(), WrongRows> {
+        let Some(parts) = take_apart(kind, page, self.column)? else {
+            if let (Some(stored), PageKind::Dictionary { values }) = (self.stored, kind) {
                 self.dictionary.clear();
-                let count = *num_values as usize;
-                append_values(stored, Encoding::PLAIN, buf, &[], count, &mut self.dictionary)?;
+                append_values(stored, Encoding::PLAIN, page, &[], values, &mut self.dictionary)?;
             }
             return Ok(());
         };
@@ -187,7 +203,7 @@ impl<'a> RowDecoder<'a> {
             let is_there = self.add_levels(&repetition, &definition)?;
             let count = is_there.iter().filter(|&&is_there| is_there).count();
             let Some(stored) = self.stored else { return Ok(()) };
-            let mut values = Vec::new();
+            let mut values = Buffer::default();
             append_values(stored, parts.encoding, parts.values, &self.dictionary, count, &mut values)?;
             self.spread(&is_there, &values, stored.width());
             Ok(())
@@ -306,7 +322,7 @@ fn decode_by<T: DataType>(
     let mut bytes = Vec::new();
     values.iter().for_each(|value| write(value, &mut bytes));
     if column.max_def_level() == 0 && column.max_rep_level() == 0 {
-        return Ok(DecodedRows { elements: values.len(), values: bytes, starts: Vec::new() });
+        return Ok(DecodedRows { elements: values.len(), values: bytes.into(), starts: Vec::new() });
     }
     let definition = if definition.is_empty() { vec![0; repetition.len()] } else { narrow(&definition) };
     let is_there = decoder.add_levels(&narrow(&repetition), &definition)?;

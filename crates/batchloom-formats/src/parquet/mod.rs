@@ -7,8 +7,10 @@
 mod chunks;
 mod columns;
 mod decode;
+mod decompress;
 mod fields;
 mod files;
+mod header;
 mod index;
 mod levels;
 mod pages;

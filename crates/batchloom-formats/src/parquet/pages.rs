@@ -1,14 +1,18 @@
-//! The places of the pages of a column, and a reader of some of them.
+//! The places of the pages of a column, and the reading of some of them into memory that is used again.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use parquet::basic::Compression;
+use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use crate::buffers::Buffers;
+use super::decompress::Decompressor;
+use super::header::{PageHeader, PageKind};
+use crate::buffers::Buffer;
 use crate::error::{FormatError, Result};
 use crate::file::DataFile;
 
@@ -44,32 +48,141 @@ impl ColumnPages {
     }
 }
 
-/// A reader of pages that lie one behind the other in the file, after their dictionary.
-pub(crate) fn read_pages(
-    file: &DataFile,
-    column: &ColumnChunkMetaData,
-    dictionary: Option<(u64, u32)>,
-    pages: &[PagePlace],
-    buffers: &Buffers,
-) -> Result<SerializedPageReader<Bytes>> {
-    let start = pages.first().map_or(0, |page| page.start);
-    let end = pages.last().map_or(start, |page| page.start + u64::from(page.bytes));
-    let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-    let (place, before) = dictionary.map_or((start, 0), |(place, bytes)| (place, bytes as usize));
-    let total = file.require_within(start, length).map(|()| before.saturating_add(length))?;
-    let mut bytes = buffers.take(total);
-    bytes.resize(total, 0);
-    if place.checked_add(before as u64) == Some(start) {
-        file.read_into(place, &mut bytes)?;
-    } else {
-        file.read_into(place, &mut bytes[..before])?;
-        file.read_into(start, &mut bytes[before..])?;
-    }
-    open_pages(column, buffers.share(bytes)).map_err(|error| damaged(file, &error))
+/// Memory for pages, and a decompressor, which are used for read after read.
+#[derive(Debug, Default)]
+pub(crate) struct PageMemory {
+    /// Pages as they are stored.
+    pub(super) stored: Vec<u8>,
+    /// A page once it is decompressed, and the front of one.
+    pub(super) page: Buffer,
+    pub(super) front: Vec<u8>,
+    pub(super) decompressor: Decompressor,
 }
 
-/// A reader of the pages in some bytes, as if the file began there.
-fn open_pages(
+impl PageMemory {
+    /// Reads pages that lie one behind the other in the file, after their dictionary; returns their bytes.
+    pub(crate) fn read(
+        &mut self,
+        file: &DataFile,
+        dictionary: Option<(u64, u32)>,
+        pages: &[PagePlace],
+    ) -> Result<usize> {
+        let start = pages.first().map_or(0, |page| page.start);
+        let end = pages.last().map_or(start, |page| page.start + u64::from(page.bytes));
+        let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let (place, before) = dictionary.map_or((start, 0), |(place, bytes)| (place, bytes as usize));
+        let total = file.require_within(start, length).map(|()| before.saturating_add(length))?;
+        file.require_within(place, before)?;
+        // What a read overwrites is not cleared again.
+        if self.stored.len() < total {
+            self.stored.resize(total, 0);
+        }
+        let bytes = &mut self.stored[..total];
+        if place.checked_add(before as u64) == Some(start) {
+            file.read_into(place, bytes)?;
+        } else {
+            file.read_into(place, &mut bytes[..before])?;
+            file.read_into(start, &mut bytes[before..])?;
+        }
+        Ok(total)
+    }
+
+    /// Calls `each` with the kind and the bytes of each page among the first `total` stored bytes.
+    pub(crate) fn for_each_page<E: From<FormatError>>(
+        &mut self,
+        file: &DataFile,
+        column: &ColumnChunkMetaData,
+        total: usize,
+        mut each: impl FnMut(PageKind, &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let Self { stored, page, decompressor, .. } = self;
+        let mut rest = &stored[..total];
+        while !rest.is_empty() {
+            let header = PageHeader::read(rest).map_err(|_| damaged(file, "its header is no header"))?;
+            let length = header.length.checked_add(header.stored);
+            let whole = length.and_then(|length| rest.get(..length));
+            let whole = whole.ok_or_else(|| damaged(file, "it leaves its column"))?;
+            rest = &rest[whole.len()..];
+            if header.kind != PageKind::Other {
+                require_checksum(file, &header, &whole[header.length..])?;
+                let bytes = decompress(file, column, &header, whole, (page, decompressor))?;
+                each(header.kind, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses stored bytes of a page that have another checksum than its header says.
+pub(super) fn require_checksum(file: &DataFile, header: &PageHeader, stored: &[u8]) -> Result<()> {
+    match header.checksum {
+        Some(expected) if crc32fast::hash(stored) != expected => {
+            Err(damaged(file, "its bytes have another checksum than its header says"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a page, decompressed into `page` unless they are stored as they are; `whole` is the page with its header.
+pub(super) fn decompress<'a>(
+    file: &DataFile,
+    column: &ColumnChunkMetaData,
+    header: &PageHeader,
+    whole: &'a [u8],
+    (page, decompressor): (&'a mut Buffer, &mut Decompressor),
+) -> Result<PageBytes<'a>> {
+    let compression = column.compression();
+    let stored = &whole[header.length..];
+    // Levels of the second version lie before what is compressed.
+    let (levels, is_compressed) = match header.kind {
+        PageKind::DataV2 { repetition, definition, is_compressed, .. } => {
+            (repetition.saturating_add(definition), is_compressed)
+        }
+        _ => (0, true),
+    };
+    if compression == Compression::UNCOMPRESSED || !is_compressed {
+        return Ok(PageBytes::Here(stored));
+    }
+    if !Decompressor::knows(compression) {
+        let read =
+            open_pages(column, Bytes::copy_from_slice(whole)).and_then(|mut reader| reader.get_next_page());
+        let read = read.map_err(|error| damaged(file, &error.to_string()))?;
+        return read
+            .map(|page| PageBytes::Read(page.buffer().clone()))
+            .ok_or_else(|| damaged(file, "it is no page"));
+    }
+    let parts = stored.split_at_checked(levels).zip(header.bytes.checked_sub(levels));
+    let ((levels, values), bytes) = parts.ok_or_else(|| damaged(file, "levels leave their page"))?;
+    // A page of nulls has no values, not even compressed ones.
+    if bytes == 0 {
+        return Ok(PageBytes::Here(levels));
+    }
+    let decompressed = decompressor.decompress(compression, (levels, values), bytes, page);
+    decompressed
+        .map_err(|_| damaged(file, &format!("it is not {bytes} bytes, compressed by {compression}")))?;
+    Ok(PageBytes::Here(page))
+}
+
+/// The bytes of a page.
+pub(super) enum PageBytes<'a> {
+    Here(&'a [u8]),
+    /// Bytes that the reader of the format's own crate decompressed.
+    Read(Bytes),
+}
+
+impl Deref for PageBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Here(bytes) => bytes,
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+/// A reader of the pages in some bytes by the format's own crate, as if the file began there.
+pub(crate) fn open_pages(
     column: &ColumnChunkMetaData,
     bytes: Bytes,
 ) -> std::result::Result<SerializedPageReader<Bytes>, ParquetError> {
@@ -85,7 +198,21 @@ fn open_pages(
     SerializedPageReader::new(Arc::new(bytes), &here, 0, None)
 }
 
-/// The error for pages that the reader of the format refuses.
-pub(crate) fn damaged(file: &DataFile, error: &ParquetError) -> FormatError {
-    FormatError::data(file.path(), format!("a page is damaged: {error}"))
+/// The error for a page that cannot be read.
+pub(crate) fn damaged(file: &DataFile, reason: &str) -> FormatError {
+    FormatError::data(file.path(), format!("a page is damaged: {reason}"))
+}
+
+/// Memory for reads of pages that lies unused: as much as threads read at a time.
+#[derive(Debug, Default)]
+pub(crate) struct PageMemories(Mutex<Vec<PageMemory>>);
+
+impl PageMemories {
+    pub(crate) fn take(&self) -> PageMemory {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back(&self, memory: PageMemory) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
 }

@@ -1,72 +1,30 @@
 //! One look at the pages of a column: where they lie, and how long its lists are.
 //!
-//! Pages of columns without lists are passed over by their headers. Those of lists are decompressed, since the levels say
-//! where lists begin; no value is looked at.
+//! Pages of columns without lists are passed over by their headers. Of the pages of lists the front is read and
+//! decompressed, as far as the levels reach, which say where lists begin; no value is looked at.
 
-use std::io::{BufReader, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use parquet::column::page::{PageMetadata, PageReader};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::basic::Compression;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
-use super::decode::{RowDecoder, WrongRows};
+use super::decode::{RowDecoder, WrongRows, front_of};
+use super::decompress::{Decompressor, WrongBytes};
 use super::fields::Null;
-use super::pages::{ColumnPages, PagePlace, damaged};
+use super::header::{PageHeader, PageKind, WrongHeader};
+use super::pages::{ColumnPages, PageBytes, PageMemory, PagePlace, damaged, decompress};
 use crate::error::{FormatError, Result};
 use crate::file::DataFile;
 
-/// The bytes that are read for a header.
+/// The bytes that are read for a header at first, and at most: statistics in it may hold long texts.
 const HEADER: usize = 512;
+const LONGEST_HEADER: usize = 16 << 20;
 
-/// A file as the reader of pages sees it. It notes where the last header began and the last page ended.
-struct Noting {
-    file: Arc<DataFile>,
-    header: AtomicU64,
-}
-
-impl Length for Noting {
-    fn len(&self) -> u64 {
-        self.file.marks().0
-    }
-}
-
-impl ChunkReader for Noting {
-    type T = BufReader<ReadFrom>;
-
-    fn get_read(&self, start: u64) -> std::result::Result<Self::T, ParquetError> {
-        self.header.store(start, Ordering::Relaxed);
-        Ok(BufReader::with_capacity(HEADER, ReadFrom { file: self.file.clone(), place: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> std::result::Result<Bytes, ParquetError> {
-        self.file.read(start, length).map_err(|error| ParquetError::External(Box::new(error)))
-    }
-}
-
-/// The bytes of a file from a place on.
-struct ReadFrom {
-    file: Arc<DataFile>,
-    place: u64,
-}
-
-impl Read for ReadFrom {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let left = self.file.marks().0.saturating_sub(self.place);
-        let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        if left == 0 {
-            // A header that tells of more than there is would be passed over byte by byte, without an end.
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let bytes = self.file.read(self.place, count).map_err(std::io::Error::other)?;
-        buffer[..count].copy_from_slice(&bytes);
-        self.place += count as u64;
-        Ok(count)
-    }
+/// A page in its file.
+struct FoundPage {
+    /// The first byte of its header.
+    start: u64,
+    header: PageHeader,
 }
 
 /// The nulls that a column may have.
@@ -95,7 +53,7 @@ pub(crate) struct ScannedGroup {
 
 /// Finds the pages of a column in a row group; the length of each list is added to `lengths` if the column has lists.
 ///
-/// Lists that all have `extent` elements are not decompressed either, as long as the elements of each page make whole rows.
+/// Lists that all have `extent` elements are passed over by their headers, too, as long as the elements of each page make whole rows.
 ///
 /// # Errors
 /// The pages are damaged, or hold another number of rows than the row group; a list, or an element where none may be null,
@@ -128,17 +86,16 @@ fn scan_headers(
     let (mut found, mut elements) = (ColumnPages::default(), 0_u64);
     let is_whole = |elements: u64| elements.checked_rem(extent as u64) == Some(0);
     let mut starts = Vec::new();
-    let rows = walk_pages(file, group, leaf, |reader, start, header| {
+    let rows = walk_pages(file, group, leaf, |_, FoundPage { start, header }| {
         starts.push(start);
-        reader.skip_next_page()?;
-        if header.is_dict {
+        let Some(count) = header.values() else {
             found.dictionary = Some((start, 0));
             return Ok(());
-        }
+        };
         let first_row =
             elements.checked_div(extent as u64).and_then(|row| u32::try_from(row).ok()).unwrap_or(u32::MAX);
         found.pages.push(PagePlace { start, bytes: 0, first_row, is_within_row: !is_whole(elements) });
-        elements += header.num_levels.unwrap_or(0) as u64;
+        elements = elements.saturating_add(count as u64);
         Ok(())
     })?;
     if found.pages.iter().any(|page| page.is_within_row)
@@ -156,33 +113,117 @@ fn column_end(group: &RowGroupMetaData, leaf: usize) -> u64 {
     start.saturating_add(length)
 }
 
-/// Calls `each` with the reader of pages before every page, the first byte of its header, and what its header says.
-/// Returns the number of rows of the row group.
+/// Calls `each` with memory and each page of values or of a dictionary. Returns the number of rows of the row group.
 fn walk_pages(
-    file: &Arc<DataFile>,
+    file: &DataFile,
     group: &RowGroupMetaData,
     leaf: usize,
-    mut each: impl FnMut(
-        &mut SerializedPageReader<Noting>,
-        u64,
-        PageMetadata,
-    ) -> std::result::Result<(), ParquetError>,
+    mut each: impl FnMut(&mut PageMemory, FoundPage) -> Result<()>,
 ) -> Result<u32> {
     let rows = u32::try_from(group.num_rows());
     let rows = rows.map_err(|_| FormatError::data(file.path(), "a row group has 2^32 rows or more"))?;
-    let noting = Arc::new(Noting { file: file.clone(), header: AtomicU64::new(0) });
-    let mut walk = || {
-        let mut reader = SerializedPageReader::new(noting.clone(), group.column(leaf), rows as usize, None)?;
-        while let Some(header) = reader.peek_next_page()? {
-            each(&mut reader, noting.header.load(Ordering::Relaxed), header)?;
+    let (mut start, end) = (group.column(leaf).byte_range().0, column_end(group, leaf));
+    let mut memory = PageMemory::default();
+    while start < end {
+        let header = read_header(file, start, end, &mut memory.stored)?;
+        let bytes = (header.length as u64).saturating_add(header.stored as u64);
+        let next = start.saturating_add(bytes);
+        if next > end {
+            return Err(damaged(file, "it leaves its column"));
         }
-        Ok(())
-    };
-    walk().map_err(|error: ParquetError| damaged(file, &error))?;
+        if header.kind != PageKind::Other {
+            each(&mut memory, FoundPage { start, header })?;
+        }
+        start = next;
+    }
     Ok(rows)
 }
 
-/// Finds the pages of a column; those of lists are decompressed for their levels.
+/// The header of the page that begins at `start`, in a column that ends at `end`; `bytes` is memory for it.
+fn read_header(file: &DataFile, start: u64, end: u64, bytes: &mut Vec<u8>) -> Result<PageHeader> {
+    let left = end.min(file.marks().0).saturating_sub(start);
+    let most = usize::try_from(left).unwrap_or(usize::MAX).min(LONGEST_HEADER);
+    let mut count = HEADER.min(most);
+    loop {
+        bytes.resize(count, 0);
+        file.read_into(start, bytes)?;
+        match PageHeader::read(bytes) {
+            Ok(header) => return Ok(header),
+            Err(WrongHeader::Cut) if count < most => count = count.saturating_mul(8).min(most),
+            Err(_) => return Err(damaged(file, "its header is no header")),
+        }
+    }
+}
+
+/// The bytes of a page up to the end of its levels, or of all of it.
+fn read_levels<'a>(
+    file: &DataFile,
+    column: &ColumnChunkMetaData,
+    FoundPage { start, header }: &FoundPage,
+    memory: &'a mut PageMemory,
+) -> Result<PageBytes<'a>> {
+    let PageMemory { stored, page, front, decompressor } = memory;
+    let first = start.saturating_add(header.length as u64);
+    let read = |bytes: &mut Vec<u8>, count: usize| {
+        let before = bytes.len();
+        bytes.resize(count, 0);
+        file.read_into(first + before as u64, &mut bytes[before..])
+    };
+    let leaves = || damaged(file, "levels leave their page");
+    stored.clear();
+    if let PageKind::DataV2 { repetition, definition, .. } = header.kind {
+        let levels = repetition.saturating_add(definition);
+        let levels = Some(levels).filter(|&levels| levels <= header.stored).ok_or_else(leaves)?;
+        read(stored, levels)?;
+        return Ok(PageBytes::Here(stored));
+    }
+    let descriptor = column.column_descr();
+    let compression = column.compression();
+    if compression == Compression::UNCOMPRESSED {
+        let mut needed = front_of(descriptor, &[]);
+        while stored.len() < needed {
+            let needed_now = Some(needed).filter(|&needed| needed <= header.stored).ok_or_else(leaves)?;
+            read(stored, needed_now)?;
+            needed = front_of(descriptor, stored);
+        }
+        return Ok(PageBytes::Here(stored));
+    }
+    if Decompressor::knows(compression) {
+        let read = decompressor.front(
+            compression,
+            header.stored,
+            |bytes| front_of(descriptor, bytes),
+            |bytes, count| read(bytes, count).map_err(Unread::Read),
+            (stored, front),
+        );
+        return match read {
+            Ok(()) => Ok(PageBytes::Here(front)),
+            Err(Unread::Read(error)) => Err(error),
+            Err(Unread::Wrong) => {
+                Err(damaged(file, &format!("its front is not levels, compressed by {compression}")))
+            }
+        };
+    }
+    let whole = header.length.saturating_add(header.stored);
+    file.require_within(*start, whole)?;
+    stored.resize(whole, 0);
+    file.read_into(*start, stored)?;
+    decompress(file, column, header, stored, (page, decompressor))
+}
+
+/// A front of a page that is not there.
+enum Unread {
+    Read(FormatError),
+    Wrong,
+}
+
+impl From<WrongBytes> for Unread {
+    fn from(_: WrongBytes) -> Self {
+        Self::Wrong
+    }
+}
+
+/// Finds the pages of a column; of those of lists the levels are decompressed.
 fn scan_levels(
     file: &Arc<DataFile>,
     group: &RowGroupMetaData,
@@ -196,32 +237,28 @@ fn scan_levels(
         .with_empty_lists(allowed.lists);
     let (mut found, mut first_row) = (ColumnPages::default(), 0_u32);
     let (mut starts, mut wrong) = (Vec::new(), None);
-    let rows = walk_pages(file, group, leaf, |reader, start, header| {
-        starts.push(start);
-        if header.is_dict || !is_list {
-            reader.skip_next_page()?;
-        }
-        if header.is_dict {
-            found.dictionary = Some((start, 0));
+    let column = group.column(leaf);
+    let rows = walk_pages(file, group, leaf, |memory, page| {
+        starts.push(page.start);
+        let Some(count) = page.header.values() else {
+            found.dictionary = Some((page.start, 0));
             return Ok(());
-        }
+        };
         let before = first_row;
         let is_within_row = if is_list {
             let (rows, elements) = (decoder.rows().starts.len(), decoder.rows().elements);
-            if let Some(page) = reader.get_next_page()?
-                && let Err(error) = decoder.add(&page)
-            {
+            let levels = read_levels(file, column, &page, memory)?;
+            if let Err(error) = decoder.add(page.header.kind, &levels) {
                 wrong.get_or_insert(error);
             }
             let decoded = decoder.rows();
             first_row = u32::try_from(decoded.starts.len()).unwrap_or(u32::MAX);
             decoded.starts.get(rows).is_none_or(|&first| first != elements) && decoded.elements > elements
         } else {
-            let levels = u32::try_from(header.num_levels.unwrap_or(0)).unwrap_or(u32::MAX);
-            first_row = first_row.saturating_add(levels);
+            first_row = first_row.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             false
         };
-        found.pages.push(PagePlace { start, bytes: 0, first_row: before, is_within_row });
+        found.pages.push(PagePlace { start: page.start, bytes: 0, first_row: before, is_within_row });
         Ok(())
     })?;
     if let Some(wrong) = wrong {

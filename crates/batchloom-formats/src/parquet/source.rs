@@ -10,6 +10,7 @@ use std::path::Path;
 use batchloom::dataset::ChunkField;
 use batchloom::order::Chunks;
 use batchloom::{DType, Tensor};
+use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::chunks::{ChunkRows, cut_group};
@@ -18,7 +19,7 @@ use super::decode::{DecodedRows, RowDecoder, WrongRows, decode_any, stored_as};
 use super::fields::{Null, field_of, join_columns, stored_null};
 use super::files::ParquetFiles;
 use super::index::{GroupIndex, ParquetIndex};
-use super::pages::{ColumnPages, PagePlace, damaged, read_pages};
+use super::pages::{ColumnPages, PageMemories, PagePlace, damaged, open_pages};
 use crate::buffers::Buffers;
 use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
@@ -65,6 +66,7 @@ pub struct ParquetSource {
     /// The number of elements of each list, if lists are rows.
     row_extent: Option<usize>,
     buffers: Buffers,
+    memories: PageMemories,
 }
 
 impl ParquetSource {
@@ -110,7 +112,8 @@ impl ParquetSource {
         let names = fields.iter().map(|field| field.name.clone()).collect();
         let fields = fields.iter().map(resolve).collect::<Result<Vec<_>>>()?;
         let chunks = cut_chunks(&files, &index);
-        Ok(Self { files, index, fields, names, chunks, row_extent: None, buffers: Buffers::default() })
+        let (buffers, memories) = (Buffers::default(), PageMemories::default());
+        Ok(Self { files, index, fields, names, chunks, row_extent: None, buffers, memories })
     }
 
     /// The same samples with lists as rows.
@@ -254,20 +257,20 @@ impl ParquetSource {
         let file = &self.files.files()[group.file].file;
         let column = metadata.column(info.leaf);
         let descriptor = column.column_descr();
-        let open = || read_pages(file, column, dictionary, pages, &self.buffers).map_err(Wrong::Read);
+        let mut memory = self.memories.take();
+        let total = memory.read(file, dictionary, pages).map_err(Wrong::Read)?;
         let decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
         let mut decoder = decoder.with_room(elements, &self.buffers).with_empty_lists(null_lists_are_empty);
-        for page in open()? {
-            let page = page.map_err(|error| Wrong::Read(damaged(file, &error)))?;
-            match decoder.add(&page) {
-                Err(WrongRows::Encoding(_)) => {
-                    let any =
-                        decode_any(&column.column_descr_ptr(), Box::new(open()?), null, null_lists_are_empty);
-                    return any.map_err(Wrong::Rows);
-                }
-                added => added.map_err(Wrong::Rows)?,
-            }
+        let added = memory
+            .for_each_page(file, column, total, |kind, page| decoder.add(kind, page).map_err(Wrong::Rows));
+        if let Err(Wrong::Rows(WrongRows::Encoding(_))) = added {
+            let pages = open_pages(column, Bytes::copy_from_slice(&memory.stored[..total]));
+            let pages = pages.map_err(|error| Wrong::Read(damaged(file, &error.to_string())))?;
+            let any = decode_any(&column.column_descr_ptr(), Box::new(pages), null, null_lists_are_empty);
+            return any.map_err(Wrong::Rows);
         }
+        added?;
+        self.memories.give_back(memory);
         Ok(decoder.finish())
     }
 
@@ -288,6 +291,12 @@ impl ParquetSource {
 enum Wrong {
     Read(FormatError),
     Rows(WrongRows),
+}
+
+impl From<FormatError> for Wrong {
+    fn from(error: FormatError) -> Self {
+        Self::Read(error)
+    }
 }
 
 impl FileSource for ParquetSource {

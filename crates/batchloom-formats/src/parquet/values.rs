@@ -6,6 +6,7 @@
 use parquet::basic::Encoding;
 
 use super::levels::{CutRun, LevelRun, LevelRuns, unpack};
+use crate::buffers::Buffer;
 
 /// Values that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(crate) fn append_values(
     page: &[u8],
     dictionary: &[u8],
     count: usize,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), WrongValues> {
     match (encoding, stored) {
         (Encoding::PLAIN, Stored::Bytes(width)) => {
@@ -70,20 +71,22 @@ pub(crate) fn append_values(
 }
 
 /// Appends bits, each as a byte.
-fn append_bits(page: &[u8], count: usize, out: &mut Vec<u8>) -> Result<(), WrongValues> {
+fn append_bits(page: &[u8], count: usize, out: &mut Buffer) -> Result<(), WrongValues> {
     if page.len() < count.div_ceil(8) {
         return Err(WrongValues::Damaged("values leave their page"));
     }
-    out.extend((0..count).map(|place| page[place / 8] >> (place % 8) & 1));
+    for (place, bit) in out.grow(count).iter_mut().enumerate() {
+        *bit = page[place / 8] >> (place % 8) & 1;
+    }
     Ok(())
 }
 
 /// Appends runs of bits, each bit as a byte.
-fn append_runs(bytes: &[u8], count: usize, out: &mut Vec<u8>) -> Result<(), WrongValues> {
+fn append_runs(bytes: &[u8], count: usize, out: &mut Buffer) -> Result<(), WrongValues> {
     let mut runs = LevelRuns::new(bytes, 1, count);
     while let Some(run) = runs.next_run()? {
         match run {
-            LevelRun::Same(value, count) => out.resize(out.len() + count, u8::from(value != 0)),
+            LevelRun::Same(value, count) => out.grow(count).fill(u8::from(value != 0)),
             LevelRun::Packed(bytes, count) => append_bits(bytes, count, out)?,
         }
     }
@@ -91,11 +94,13 @@ fn append_runs(bytes: &[u8], count: usize, out: &mut Vec<u8>) -> Result<(), Wron
 }
 
 /// Appends values of which the first bytes come first, then the second ones, and so on.
-fn append_split(page: &[u8], width: usize, count: usize, out: &mut Vec<u8>) -> Result<(), WrongValues> {
+fn append_split(page: &[u8], width: usize, count: usize, out: &mut Buffer) -> Result<(), WrongValues> {
     let bytes = count.checked_mul(width).and_then(|bytes| page.get(..bytes));
     let page = bytes.ok_or(WrongValues::Damaged("values leave their page"))?;
-    for place in 0..count {
-        out.extend((0..width).map(|byte| page[byte * count + place]));
+    for (place, value) in out.grow(page.len()).chunks_exact_mut(width.max(1)).enumerate() {
+        for (byte, target) in value.iter_mut().enumerate() {
+            *target = page[byte * count + place];
+        }
     }
     Ok(())
 }
@@ -106,7 +111,7 @@ fn append_numbered(
     dictionary: &[u8],
     width: usize,
     count: usize,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), WrongValues> {
     if count == 0 {
         return Ok(());
@@ -130,76 +135,83 @@ const OUTSIDE: WrongValues = WrongValues::Damaged("a number is none of its dicti
 /// The numbers that are unpacked at a time: as many bytes as there are bits, four times.
 const GROUP: usize = 32;
 
+/// The bytes of the longest group, and those behind it that are read with the last number.
+const WINDOW: usize = GROUP / 8 * 32 + 8;
+
 /// Appends values of `W` bytes by numbers of `bits` bits.
 fn append_known<const W: usize>(
     bytes: &[u8],
     bits: usize,
     dictionary: &[[u8; W]],
     count: usize,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), WrongValues> {
     let mut runs = LevelRuns::new(bytes, bits, count);
     while let Some(run) = runs.next_run()? {
-        let start = out.len();
         match run {
             LevelRun::Same(number, count) => {
                 let value = usize::try_from(number).ok().and_then(|number| dictionary.get(number));
-                let value = value.ok_or(OUTSIDE)?;
-                out.resize(start + count * W, 0);
-                out[start..].as_chunks_mut::<W>().0.fill(*value);
+                out.grow(count * W).as_chunks_mut().0.fill(*value.ok_or(OUTSIDE)?);
             }
-            LevelRun::Packed(packed, count) => {
-                out.resize(start + count * W, 0);
-                write_packed(packed, bits, dictionary, out[start..].as_chunks_mut::<W>().0)?;
-            }
+            LevelRun::Packed(packed, count) => append_packed(packed, bits, dictionary, count, out)?,
         }
     }
     Ok(())
 }
 
-/// Writes values by packed numbers.
-fn write_packed<const W: usize>(
+/// Appends values by `count` packed numbers, a group at a time.
+fn append_packed<const W: usize>(
     packed: &[u8],
     bits: usize,
     dictionary: &[[u8; W]],
-    places: &mut [[u8; W]],
+    count: usize,
+    out: &mut Buffer,
 ) -> Result<(), WrongValues> {
-    let (groups, rest) = places.as_chunks_mut::<GROUP>();
-    let (mut numbers, mut most) = ([0_u32; GROUP], 0);
-    // A number lies within eight bytes from the byte in which it begins: the last ones would leave the group.
-    let mut padded = [0; GROUP / 8 * 32 + 8];
-    let bytes = GROUP / 8 * bits;
-    let first_of_rest = groups.len() * GROUP;
-    for (number, group) in groups.iter_mut().enumerate() {
-        padded[..bytes].copy_from_slice(&packed[number * bytes..(number + 1) * bytes]);
-        unpack_group(&padded, bits, &mut numbers);
-        for number in numbers {
-            most = most.max(number);
+    let unpack = UNPACK.get(bits).ok_or(OUTSIDE)?;
+    let (mut numbers, mut padded, mut rest) = ([0_u32; GROUP], [0; WINDOW], packed);
+    for values in out.grow(count * W).as_chunks_mut::<W>().0.chunks_mut(GROUP) {
+        match rest.first_chunk() {
+            Some(window) => unpack(window, &mut numbers),
+            None => {
+                padded[..rest.len()].copy_from_slice(rest);
+                unpack(&padded, &mut numbers);
+            }
         }
-        if most as usize >= dictionary.len() {
-            return Err(OUTSIDE);
+        for (value, &number) in values.iter_mut().zip(&numbers) {
+            *value = *dictionary.get(number as usize).ok_or(OUTSIDE)?;
         }
-        for place in 0..GROUP {
-            group[place] = dictionary[numbers[place] as usize];
-        }
-    }
-    for (place, value) in rest.iter_mut().enumerate() {
-        let number = usize::try_from(unpack(packed, bits, first_of_rest + place)).unwrap_or(usize::MAX);
-        *value = *dictionary.get(number).ok_or(OUTSIDE)?;
+        rest = rest.get(GROUP / 8 * bits..).unwrap_or_default();
     }
     Ok(())
 }
 
-/// Unpacks a group of numbers of `bits` bits.
-#[inline(always)]
-fn unpack_group(padded: &[u8; GROUP / 8 * 32 + 8], bits: usize, numbers: &mut [u32; GROUP]) {
-    let mask = (1_u64 << bits) - 1;
-    for (place, number) in numbers.iter_mut().enumerate() {
-        let bit = place * bits;
-        let mut word = [0; 8];
-        word.copy_from_slice(&padded[bit / 8..bit / 8 + 8]);
-        let [a, b, c, d, ..] = (u64::from_le_bytes(word) >> (bit % 8) & mask).to_le_bytes();
-        *number = u32::from_le_bytes([a, b, c, d]);
+/// A function that unpacks a group.
+type Unpack = fn(&[u8; WINDOW], &mut [u32; GROUP]);
+
+/// The function for each number of bits: where that is known, the place of each number is, too.
+static UNPACK: [Unpack; 33] = {
+    macro_rules! each {
+        ($($bits:literal)*) => { [$(unpack_group::<$bits>),*] };
+    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+};
+
+/// The bytes of eight numbers, and those behind that are read with the last one.
+const EIGHT: usize = 32 + 8;
+
+/// Unpacks a group of numbers of `BITS` bits: eight at a time, which begin with a byte.
+fn unpack_group<const BITS: usize>(bytes: &[u8; WINDOW], numbers: &mut [u32; GROUP]) {
+    let mask = (1_u64 << BITS) - 1;
+    for (place, numbers) in numbers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // Places in an array of known size are not checked one by one.
+        let Some(bytes) = bytes[place * BITS..].first_chunk::<EIGHT>() else { return };
+        for (place, number) in numbers.iter_mut().enumerate() {
+            let bit = place * BITS;
+            let [a, b, c, d, e, f, g, h, ..] = bytes[bit / 8..] else { return };
+            let word = u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> (bit % 8) & mask;
+            let [a, b, c, d, ..] = word.to_le_bytes();
+            *number = u32::from_le_bytes([a, b, c, d]);
+        }
     }
 }
 
@@ -210,7 +222,7 @@ fn append_wide(
     dictionary: &[u8],
     width: usize,
     count: usize,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), WrongValues> {
     let mut append = |number: u64, count: usize| {
         let start = usize::try_from(number).ok().and_then(|number| number.checked_mul(width));

@@ -23,7 +23,8 @@ pub(crate) struct SlotsAhead {
 
 impl Plan {
     /// The step before which the batches that `rank` takes from `step` on need no chunk that the first of them does not
-    /// need, or in a mixture the next sample of a source. `None` if samples are not read chunk by chunk.
+    /// need, or in a mixture the next sample of a source. Where a rule sorts, a batch may hold any sample of its pool, and
+    /// the step is the one after the last batch of that pool. `None` if samples are not read chunk by chunk.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
@@ -33,17 +34,20 @@ impl Plan {
             return Ok(None);
         }
         let run = self.batch(step, rank)?..self.deal().run(step, rank).end;
-        let first = self.epoch.positions(run.start).filter(|positions| !positions.is_empty());
-        let Some(first) = first.filter(|_| self.epoch.is_consecutive()) else { return Ok(Some(step + 1)) };
-        let slots = self.epoch.draws.slots_of_block(first, self.epoch.draws.len());
-        let end = self.epoch.draws.end_of_slots(&slots);
-        let fits = |batch: u64| self.epoch.positions(batch).is_some_and(|positions| positions.end <= end);
-        let (mut last, mut beyond) = (run.start, run.end.max(run.start + 1));
-        while beyond - last > 1 {
-            let middle = last.midpoint(beyond);
-            if fits(middle) { last = middle } else { beyond = middle }
-        }
-        Ok(Some(step + (beyond - run.start)))
+        let last = match self.epoch.positions(run.start) {
+            Some(first) if !first.is_empty() && self.epoch.is_consecutive() => {
+                let slots = self.epoch.draws.slots_of_block(first, self.epoch.draws.len());
+                let end = self.epoch.draws.end_of_slots(&slots);
+                let fits = |batch| self.epoch.positions(batch).is_some_and(|positions| positions.end <= end);
+                last_that(run.clone(), fits)
+            }
+            None if !self.recipe().is_homogeneous() => {
+                let pool = self.epoch.pool_of(run.start);
+                last_that(run.clone(), |batch| self.epoch.pool_of(batch) == pool)
+            }
+            _ => run.start,
+        };
+        Ok(Some(step + (last - run.start) + 1))
     }
 
     /// The slots of each window that the block that begins with the batch of `rank` at `step` needs, and at most `more`
@@ -84,4 +88,14 @@ impl Plan {
     pub(crate) fn chunks_drawn(&self, window: usize, positions: &Range<u64>) -> Option<HashSet<u64>> {
         self.epoch.draws.chunks_drawn(window, positions)
     }
+}
+
+/// The last batch that fits, of some of which the first fits, and of which none fits after one that does not.
+fn last_that(batches: Range<u64>, fits: impl Fn(u64) -> bool) -> u64 {
+    let (mut last, mut beyond) = (batches.start, batches.end.max(batches.start + 1));
+    while beyond - last > 1 {
+        let middle = last.midpoint(beyond);
+        if fits(middle) { last = middle } else { beyond = middle }
+    }
+    last
 }
