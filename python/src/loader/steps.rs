@@ -19,7 +19,7 @@ use crate::interpreter::detach;
 const RELEASED: u64 = 64;
 
 /// The most batches that are sliced together.
-const SLICED: usize = 64;
+const SLICED: usize = 32;
 
 /// A batch that is one view of series: the row with which its first window begins, the number of its windows, and the rows
 /// from one window to the next.
