@@ -97,7 +97,8 @@ fuzz_target!(|input: Input| {
     }
     let Some(Ok(plan)) = plan(&input) else { return };
     let (steps, world_size) = (plan.steps(), plan.world_size());
-    let once = plan.weights().is_none() && plan.mix().is_none() && plan.num_samples().is_none();
+    let options = plan.options();
+    let once = options.weights.is_none() && options.mix.is_none() && options.num_samples.is_none();
     let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut batches, mut listed) = (0, 0);
     for step in 0..steps {
@@ -126,7 +127,7 @@ fuzz_target!(|input: Input| {
         }
     }
     let splits = plan.rule().to_string().contains("split");
-    if once && plan.uneven() == Uneven::Short && !splits && plan.homogeneous_by().is_none() {
+    if once && options.uneven == Uneven::Short && !splits && options.homogeneous_by.is_none() {
         assert!(seen.values().all(|&times| times == 1), "a sample came twice");
         assert_eq!(listed as u64 + stats.dropped, plan.samples(), "samples add up");
     }

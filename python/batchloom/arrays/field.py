@@ -58,9 +58,7 @@ class BorrowedArray:
         """``True`` if torch has moved the array to memory that processes share: the same values, elsewhere."""
         if self.device is not None or not self.can_change:
             return False
-        address = self._module.address(self.array, self.label)
-        has_moved = address != self._address and address[1:] == self._address[1:]
-        return has_moved and self._module.is_shared(self.array)
+        return self._module.was_shared(self.array, self._address)
 
     @property
     def dtype(self) -> str:

@@ -58,8 +58,8 @@ class Arrays(Protocol):
             DataError: The array lies in a file that was truncated.
         """
 
-    def is_shared(self, array: Any) -> bool:
-        """Return whether an array lies in memory that processes share."""
+    def was_shared(self, array: Any, address: tuple[Any, ...]) -> bool:
+        """Return whether an array that had this address was moved to memory that processes share, as it was."""
 
     def require(self, dtype: str, label: str) -> None:
         """Check that the framework has an element type.

@@ -124,8 +124,9 @@ def make_no_array_error(label: str, data: Any) -> DataError:
 
 def is_sparse(value: Any) -> bool:
     """Return whether an object is a sparse matrix of some framework, in any format."""
-    if type(value) is numpy.ndarray:
-        return False
+    framework = owner(value)
+    if framework is not None:
+        return framework.HAS_SPARSE_ROWS and framework.is_sparse(value)
     return any(framework.is_sparse(value) for framework in list_loaded() if framework.HAS_SPARSE_ROWS)
 
 

@@ -109,7 +109,7 @@ def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
     return array, offset, name
 
 
-def is_shared(array: Any) -> bool:
+def was_shared(array: Any, address: tuple[Any, ...]) -> bool:
     """Return ``False``: NumPy does not know which memory processes share."""
     return False
 

@@ -64,6 +64,16 @@ def fix_options(kind: Class) -> Class:
     return kind
 
 
+def divide(keywords: LoaderKeywords) -> DividedKeywords:
+    """Return the keywords of a loader by stage. Loaders without keywords share one value, which does not change."""
+    return DividedKeywords(keywords) if keywords else _divide_nothing()
+
+
+@cache
+def _divide_nothing() -> DividedKeywords:
+    return DividedKeywords({})
+
+
 class DividedKeywords:
     """The keywords that a user gave a loader, by stage.
 

@@ -24,7 +24,7 @@ from batchloom.errors import ArgumentError, Error, StateError, many
 from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.introductions import introduce_loaders
-from batchloom.loader.keywords import DividedKeywords, LoaderKeywords, fix_options
+from batchloom.loader.keywords import LoaderKeywords, divide, fix_options
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn, make_metrics
 from batchloom.loader.source import LoaderSamples
 from batchloom.loader.torch.attributes import TorchAttributes
@@ -105,7 +105,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         shuffle: Shuffle = False,
         **keywords: Unpack[LoaderKeywords],
     ) -> None:
-        divided = DividedKeywords(keywords)
+        divided = divide(keywords)
         self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
         extras = choose_extras(source.held, order.rule, divided.fields, has_marks=order.has_marks)
