@@ -55,7 +55,8 @@ class DataReader(ABC):
         Raises:
             ArgumentError: The samples are no rows of arrays.
         """
-        dataset = self.rows(data) or self.part(data)
+        rows = self.rows(data)
+        dataset = self.part(data) if rows is None else rows
         if dataset is None:
             raise ArgumentError(_describe_expected(data))
         return dataset
@@ -153,7 +154,9 @@ class ConcatReader(TorchReader):
     def part(self, data: Any) -> Dataset[Any] | None:
         """Return the datasets as one dataset of ours."""
         readers = [(find_reader(part), part) for part in data.datasets]
-        parts = [reader.part(part) or reader.rows(part) for reader, part in readers]
+        parts = [
+            reader.rows(part) if ours is None else ours for reader, part in readers for ours in [reader.part(part)]
+        ]
         known = [part for part in parts if part is not None]
         return known[0].concat(*known[1:]) if len(known) == len(parts) else None
 

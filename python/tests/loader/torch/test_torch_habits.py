@@ -127,6 +127,7 @@ def test_attributes_are_those_of_the_loader():
         (Subset(Subset(Rows(X, -X), [9, 5, 3]), [2, 0]), [torch.tensor([3, 9]), torch.tensor([-3, -9])]),
         (ConcatDataset([Rows(X), Subset(Rows(X), [4])]), [torch.cat([X, X[4:5]])]),
         (Subset(DATASET, range(4)), [X[:4]]),
+        (ConcatDataset([bl.TensorDataset(X[:0]), bl.TensorDataset(X[:3])]), [X[:3]]),
         (Subset(bl.TensorDataset(numpy.arange(9)), numpy.array([8])), [torch.tensor([8])]),
     ],
     ids=lambda value: type(value).__name__,
@@ -143,6 +144,12 @@ def test_rows_of_torch_are_taken_as_they_are(dataset, expected):
             part[place * size : (place + 1) * size].tolist() for part in parts
         ]
     assert len(batches) == -(-len(parts[0]) // size)
+
+
+@pytest.mark.parametrize("dataset", [X[:0], X[:0].numpy(), Rows(X[:0]), Subset(Rows(X), [])])
+def test_no_rows_are_named_as_such(dataset):
+    with refused(bl.DataError, "no samples"):
+        bl.DataLoader(dataset, 2)
 
 
 def test_rows_of_torch_share_their_memory():
