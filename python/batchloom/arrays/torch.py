@@ -24,9 +24,6 @@ HAS_DEVICES, HAS_PLACES = True, False
 # The types that torch pickles by a class of storage that it does not have, and integers as wide.
 UNPICKLED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
-# Of a capsule, torch's public function calls this one, and takes twice the time.
-take_capsule: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", from_dlpack)
-
 SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_coo)
 
 
@@ -135,7 +132,7 @@ def views(column: _native.Column) -> Sequence[torch.Tensor]:
     joined = column.split()
     if joined is not None:
         samples, lengths = joined
-        return take_capsule(samples).unsafe_split_with_sizes(lengths)
+        return from_dlpack(samples).unsafe_split_with_sizes(lengths)
     return [batch for run in column.runs for batch in cut(from_dlpack(run))]
 
 
@@ -150,8 +147,8 @@ def view(tensor: Any) -> torch.Tensor:
     """Take a DLPack capsule of a tensor of the engine as a tensor of torch."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
-            return take_capsule(tensor)
-    return take_capsule(tensor)
+            return from_dlpack(tensor)
+    return from_dlpack(tensor)
 
 
 def windows(array: torch.Tensor, steps: int) -> torch.Tensor:

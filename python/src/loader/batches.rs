@@ -295,8 +295,7 @@ impl Inner {
     /// Waits for the next block, looking for Ctrl-C now and then. An exception of Python, such as Ctrl-C, changes
     /// nothing here; an error of the engine ends the iteration and its threads.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
-        // After the last batch, nothing more is read.
-        if self.blocks.as_ref().is_some_and(|blocks| !blocks.is_finished()) {
+        if self.blocks.is_some() {
             self.check(py)?;
             if let Some(begin) = &self.begin {
                 begin.call0(py)?;

@@ -90,11 +90,6 @@ impl Blocks {
         self.begun.is_some()
     }
 
-    /// Returns true if all batches of the epoch were handed over.
-    pub fn is_finished(&self) -> bool {
-        self.begun.as_ref().is_some_and(|begun| begun.progress.left() == 0)
-    }
-
     /// The number of batches that are left; before an epoch has begun, of the epoch that would begin now. An epoch that
     /// cannot begin is one error.
     fn left(&self) -> u64 {

@@ -34,6 +34,9 @@ PLAIN = {"fn": row, "options": {"batch_size": 7}}
 PADDED = {"fn": sequence, "options": {"batching": bl.TokenBudget(25)}}
 PACKED = {"fn": sequence, "options": {"batching": bl.Packing(25)}}
 
+# JAX, which other tests import, warns of every fork.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
+
 
 @pytest.fixture(params=["processes", *["fork"][: hasattr(os, "fork")]])
 def workers(request):
