@@ -123,7 +123,7 @@ class Demonstrations(Dataset[Batch]):
 
 
 class ByHand:
-    """Whole batches by a search in the times of all episodes, each of which lies after the one before."""
+    """Whole batches by a search in the times of all episodes. Each episode lies after the one before."""
 
     def __init__(self, data: Episodes, *, stores: bool) -> None:
         self._data, self._windows, self._span = data, STEPS - INPUT_LEN + 1, 2 * STEPS * STEP

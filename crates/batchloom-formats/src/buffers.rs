@@ -15,7 +15,7 @@ const MOST: usize = 4;
 /// The bytes from which on a buffer has pages of its own.
 const LARGE: usize = 2 << 20;
 
-/// The bytes of which large buffers have a multiple, so that a chunk finds room in the buffer of another that was a little
+/// Large buffers have a multiple of these bytes, so that a chunk finds room in the buffer of another chunk that was a little
 /// smaller. What is not written takes no memory.
 const STEP: usize = 1 << 20;
 

@@ -85,7 +85,7 @@ struct Parts<'a> {
 /// memory for; writers begin another page long before.
 const MOST_VALUES: usize = 1 << 28;
 
-/// Takes the bytes of a page of values apart, of which the values may be cut; `None` for a dictionary.
+/// Takes the bytes of a page apart, whose values may be cut off; `None` for a dictionary.
 fn take_apart<'a>(
     kind: PageKind,
     bytes: &'a [u8],

@@ -223,7 +223,7 @@ impl From<WrongBytes> for Unread {
     }
 }
 
-/// Finds the pages of a column; of those of lists the levels are decompressed.
+/// Finds the pages of a column. Pages of lists are decompressed as far as their levels reach.
 fn scan_levels(
     file: &Arc<DataFile>,
     group: &RowGroupMetaData,

@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// The last batch that fits, of some of which the first fits, and of which none fits after one that does not.
+/// The last of some batches that fits. The first one fits, and none fits after one that does not.
 fn last_that(batches: Range<u64>, fits: impl Fn(u64) -> bool) -> u64 {
     let (mut last, mut beyond) = (batches.start, batches.end.max(batches.start + 1));
     while beyond - last > 1 {
