@@ -597,3 +597,17 @@ fn small_chunks_of_sources_in_one_block_are_read_once() {
     let read = sources.each_ref().map(|it| it.read.load(Ordering::Relaxed));
     assert_eq!(read, sizes.map(|sizes| sizes.len() as u64));
 }
+
+/// A chunk that an open block has not used yet stays where later chunks are read early.
+#[test]
+fn chunks_of_open_blocks_do_not_leave_for_chunks_read_early() {
+    let sizes = [13, 16, 1, 15, 11, 3, 14, 6, 12, 5, 8];
+    for seed in 0..300 {
+        let source = Numbers::new(&sizes, 0);
+        let dataset = Dataset::from(source.builder().chunks_open(4).build().unwrap());
+        let loader = Loader::builder(dataset).batch_size(1).shuffle(true).seed(seed);
+        let loader = loader.num_threads(3).prefetch(2).build().unwrap();
+        loader.iter().for_each(|batch| drop(batch.unwrap()));
+        assert_eq!(source.read.load(Ordering::Relaxed), sizes.len() as u64, "seed {seed}");
+    }
+}

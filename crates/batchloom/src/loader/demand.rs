@@ -134,11 +134,13 @@ impl Demand {
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
     }
 
-    /// The chunks that the batches of `rank` from `step` on need next, which no task reads yet. An error is left to the
-    /// block that needs them.
-    pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64) -> Vec<u64> {
-        let Ok(Some(next)) = lock(&self.early).next_chunks(plan, rank, step) else { return Vec::new() };
-        self.reader.note_chunks(self.iteration, next.time, &next.chunks);
+    /// The chunks that block `block`, whose batches of `rank` begin at `step`, and the blocks after it need next, and that
+    /// no task reads yet. Blocks before `first` need no further chunk. An error is left to the block that needs them.
+    pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64, block: u64, first: u64) -> Vec<u64> {
+        let mut early = lock(&self.early);
+        let Ok(Some(next)) = early.next_chunks(plan, rank, step) else { return Vec::new() };
+        let time = early.begin_block(block, next.time, first);
+        self.reader.note_chunks(self.iteration, time, &next.chunks);
         next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
     }
 

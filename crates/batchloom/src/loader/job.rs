@@ -131,9 +131,11 @@ impl Job {
         self.demand.as_ref().map_or(0, |demand| demand.threads.saturating_sub(1))
     }
 
-    /// The tasks of reading the chunks that blocks from `step` on need next.
-    pub(super) fn read_early(&self, block: u64, step: u64) -> Vec<Task> {
-        let chunks = self.demand.as_ref().map(|demand| demand.next_chunks(&self.plan, self.rank, step));
+    /// The tasks of reading the chunks that blocks from `block` on need next, which begins at `step`. Blocks before `first`
+    /// need no further chunk.
+    pub(super) fn read_early(&self, block: u64, step: u64, first: u64) -> Vec<Task> {
+        let next = |demand: &Arc<Demand>| demand.next_chunks(&self.plan, self.rank, step, block, first);
+        let chunks = self.demand.as_ref().map(next);
         let task = |chunk| Task { block, part: BlockPart::Chunk(chunk), regions: Vec::new() };
         chunks.unwrap_or_default().into_iter().map(task).collect()
     }

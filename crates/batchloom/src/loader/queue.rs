@@ -56,6 +56,11 @@ impl QueuedBlock {
     fn open(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
         Self::Filling { planned, whole, left, extras: Extras::default(), failure: None }
     }
+
+    /// Returns true if it has no piece left to fill, or cannot be made.
+    fn is_filled(&self) -> bool {
+        matches!(self, Self::Filling { left: 0, .. } | Self::Failed(_))
+    }
 }
 
 /// The answer to a consumer.
@@ -95,7 +100,7 @@ struct Inner {
 impl Inner {
     /// Returns true if the front block has no piece left to fill, or cannot be made.
     fn is_ready(&self) -> bool {
-        matches!(self.blocks.front(), Some(QueuedBlock::Filling { left: 0, .. } | QueuedBlock::Failed(_)))
+        self.blocks.front().is_some_and(QueuedBlock::is_filled)
     }
 
     /// Returns true as long as the first block is not formed. Samples of others are not read before: those of the first
@@ -116,9 +121,10 @@ impl Inner {
         self.blocks.get_mut(place)
     }
 
-    /// Adds the tasks of reading the chunks that the block of `step` and later blocks need.
+    /// Adds the tasks of reading the chunks that the block to open now, which begins at `step`, and later blocks need.
     fn read_early(&mut self, job: &Job, step: u64) {
-        self.early.extend(job.read_early(self.opened, step));
+        let filled = self.blocks.iter().take_while(|block| block.is_filled()).count() as u64;
+        self.early.extend(job.read_early(self.opened, step, self.delivered + filled));
     }
 
     /// The task of reading the next chunk early, if fewer than `threads` threads do so.
@@ -322,8 +328,8 @@ impl Queue {
             Some(NextBlock::ToRead(to_read)) if self.may_read(inner, inner.largest) => {
                 let step = to_read.step;
                 inner.step = step + 1;
-                self.admit_reading(inner, to_read);
                 inner.read_early(job, step);
+                self.admit_reading(inner, to_read);
             }
             waiting => inner.next = waiting,
         }

@@ -1,6 +1,6 @@
 //! `ReadAhead`: the chunks to read before batches need them, in the order of the plan.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use crate::plan::SlotsAhead;
@@ -15,12 +15,14 @@ pub(super) struct ReadAhead {
     asked: Vec<Range<u64>>,
     /// The chunks of windows with few samples before the end of their part of the epoch, and the positions of these.
     drawn: HashMap<usize, (Range<u64>, HashSet<u64>)>,
+    /// The blocks that may still need chunks, each with the time at which it begins.
+    begun: VecDeque<(u64, u64)>,
 }
 
 impl ReadAhead {
     /// Reads chunks `slots` slots early.
     pub(super) fn new(slots: u64) -> Self {
-        Self { slots, asked: Vec::new(), drawn: HashMap::new() }
+        Self { slots, asked: Vec::new(), drawn: HashMap::new(), begun: VecDeque::new() }
     }
 
     /// The chunks that batches of `rank` from `step` on need next, and that were not requested yet. `None` if there are no
@@ -51,6 +53,18 @@ impl ReadAhead {
         opened.sort_by_key(|opened| opened.first);
         self.asked = windows;
         Ok(Some(NextChunks { time, chunks: opened.iter().map(|it| (it.chunk, it.last)).collect() }))
+    }
+}
+
+impl ReadAhead {
+    /// Notes that `block` begins at `time`, and that blocks before `first` need no further chunk. Returns the time at which
+    /// the first block begins that may still need one.
+    pub(super) fn begin_block(&mut self, block: u64, time: u64, first: u64) -> u64 {
+        self.begun.push_back((block, time));
+        while self.begun.front().is_some_and(|(begun, _)| *begun < first) {
+            self.begun.pop_front();
+        }
+        self.begun.front().map_or(time, |(_, time)| *time)
     }
 }
 

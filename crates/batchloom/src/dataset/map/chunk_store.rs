@@ -61,9 +61,9 @@ struct Iteration {
     number: u64,
     /// The most chunks that it needs at a time.
     most: usize,
-    /// The slot of the window at which it is.
-    slot: u64,
-    /// The last slot that needs each chunk, of those that it needs from this slot on.
+    /// The time at which its first block begins that may still read chunks.
+    time: u64,
+    /// The last time at which it needs each chunk, of the chunks that it needs from this time on.
     needs: HashMap<u64, u64>,
     /// The chunks that it will need, and that no thread has begun to read.
     early: HashSet<u64>,
@@ -88,9 +88,6 @@ pub(super) enum Wait<T> {
     /// The iteration has stopped.
     Stopped,
 }
-
-/// The number of slots that an iteration has passed and that blocks under way may still need.
-const KEPT: u64 = 64;
 
 /// The time after which a thread that waits for a chunk looks whether the iteration has stopped.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -171,7 +168,7 @@ impl<T> ChunkStore<T> {
         slots.failed.clear();
         let number = slots.begun;
         let (needs, early) = (HashMap::new(), HashSet::new());
-        slots.iterations.push(Iteration { number, most, slot: 0, needs, early });
+        slots.iterations.push(Iteration { number, most, time: 0, needs, early });
         drop(slots);
         here.wake();
         number
@@ -186,16 +183,16 @@ impl<T> ChunkStore<T> {
         drop(left);
     }
 
-    /// Notes the chunks that an iteration will need, each with the last slot that needs it, and the slot at which it is.
-    pub(super) fn note(&self, number: u64, slot: u64, chunks: &[(u64, u64)]) {
+    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the time at which its
+    /// first block begins that may still read chunks.
+    pub(super) fn note(&self, number: u64, time: u64, chunks: &[(u64, u64)]) {
         let mut slots = self.here().lock();
         let Slots { slots, iterations, .. } = &mut *slots;
         let Some(iteration) = iterations.iter_mut().find(|iteration| iteration.number == number) else {
             return;
         };
-        iteration.slot = slot;
-        // A block that was opened before may still need the slots before, which are few.
-        iteration.needs.retain(|_, last| last.saturating_add(KEPT) >= slot);
+        iteration.time = time;
+        iteration.needs.retain(|_, last| *last >= time);
         iteration.needs.extend(chunks.iter().copied());
         let missing = chunks.iter().map(|(chunk, _)| *chunk).filter(|chunk| !slots.contains_key(chunk));
         iteration.early.extend(missing);
@@ -345,16 +342,10 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The number of slots for which iterations will need a chunk, negative if none needs it.
-    fn remaining(&self, chunk: u64) -> i64 {
-        let each = self.iterations.iter().filter_map(|iteration| {
-            let last = iteration.needs.get(&chunk)?;
-            Some(
-                i64::try_from(last.abs_diff(iteration.slot)).unwrap_or(i64::MAX)
-                    * if *last < iteration.slot { -1 } else { 1 },
-            )
-        });
-        each.max().unwrap_or(i64::MIN)
+    /// The time for which iterations will need a chunk; `None`, which is less than any, if none needs it.
+    fn remaining(&self, chunk: u64) -> Option<u64> {
+        let each = self.iterations.iter().filter_map(|it| Some(it.needs.get(&chunk)? - it.time));
+        each.max()
     }
 
     /// Returns true if all threads that use chunks wait for room, and no thread reads a chunk.
@@ -384,7 +375,7 @@ impl<T> Slots<T> {
                 }
                 Slot::Held { .. } | Slot::Reading => None,
             });
-            let leaving = unused.min().filter(|(remaining, ..)| now || *remaining < 0);
+            let leaving = unused.min().filter(|(remaining, ..)| now || remaining.is_none());
             let Some((_, _, number)) = leaving else { return false };
             left.extend(self.remove(number));
         }
