@@ -8,7 +8,7 @@ use batchloom::dataset::{
 use batchloom::order::Chunks;
 use pyo3::prelude::*;
 
-use super::map::{add_sizes, visit_python};
+use super::visit::{add_sizes, visit_python};
 use super::{Dataset, SequenceField};
 use crate::batching::GivenSizes;
 use crate::dlpack::Tensor;

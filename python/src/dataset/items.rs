@@ -7,7 +7,7 @@ use batchloom::dataset::{ItemSource, KeptItems, ReadClock, SourceError};
 use pyo3::prelude::*;
 
 use super::chunks::chunks_of_sizes;
-use super::map::visit_python;
+use super::visit::visit_python;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchloom::DType;
 use batchloom::dataset::{
-    FilledPart, Held, MapDataset, MapDatasetBuilder, Objects, OnError, ReadClock, ReadPart, ReadRequest,
-    Reader, Refusal, Sample, SampleLayout, SampleStructure, SourceError, Stop, sample_key,
+    FilledPart, Held, MapDataset, Objects, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
+    SampleLayout, SampleStructure, SourceError, Stop, sample_key,
 };
 use batchloom::error::{Cause, Error, ReadError};
 use batchloom::loader::{ReadSamples, Region, SlotPlace, SlotTarget};
@@ -22,10 +22,11 @@ use super::Dataset;
 use super::items::ItemChunks;
 use super::processes::{ABSENT, Line, MemoryPlace, Processes, Request};
 use super::slots::{SlotPlan, Slots};
-use crate::batching::{GivenSizes, sizes};
+use super::visit::{add_sizes, visit_python};
+use crate::batching::GivenSizes;
 use crate::dlpack::{Tensor, take_over};
 use crate::error::{DTypeError, LoaderError, raise};
-use crate::interpreter::{Arrival, Visit, enter};
+use crate::interpreter::enter;
 
 /// The numbers that a generator for one sample starts from.
 #[pyfunction]
@@ -269,24 +270,6 @@ impl PythonReader {
     }
 }
 
-/// Runs a function in Python, unless the interpreter ends, and counts the time.
-pub(super) fn visit_python<T>(
-    clock: &ReadClock,
-    run: impl FnOnce(Python<'_>) -> PyResult<T>,
-) -> Result<T, SourceError> {
-    let visited = Visit::begin().and_then(|_visit| {
-        let arrival = Arrival::now();
-        Python::try_attach(|py| {
-            let stay = arrival.enter(py);
-            let output = run(py).map_err(|error| Box::new(error) as SourceError);
-            let (spent, waited) = stay.leave(py);
-            clock.count(spent, waited);
-            output
-        })
-    });
-    visited.unwrap_or_else(|| Err("the interpreter is ending".into()))
-}
-
 /// The part with all samples in their slots, which hold no objects.
 fn all_there(request: &ReadRequest<'_>) -> FilledPart {
     FilledPart { outcomes: request.samples.iter().map(|_| Ok(())).collect(), objects: None }
@@ -461,21 +444,6 @@ impl ReadSamples for HeldThere {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The options of a dataset whose samples have these sizes.
-pub(super) fn add_sizes(
-    dataset: MapDatasetBuilder,
-    (first, columns): &GivenSizes<'_>,
-) -> PyResult<MapDatasetBuilder> {
-    let mut dataset = dataset.sizes(sizes(first)?.to_vec());
-    for (name, values, _) in columns {
-        dataset = match values {
-            Some(values) => dataset.named_sizes(name, sizes(values)?.to_vec()),
-            None => dataset.size_name(name),
-        };
-    }
-    Ok(dataset)
 }
 
 /// A dataset of `samples` samples that `object` makes, in threads of the engine, or in `processes`, of items that may lie

@@ -9,6 +9,7 @@ pub(crate) mod processes;
 pub(crate) mod selection;
 pub(crate) mod slots;
 pub(crate) mod tokens;
+mod visit;
 pub(crate) mod windows;
 
 use batchloom::dataset::{
