@@ -339,7 +339,7 @@ fn bad_data_is_one_line_and_exit_code_1() {
         ("lengths negative.txt", "negative.txt: line 2 is -4; expected a length"),
         ("lengths gap.txt", "gap.txt: line 2 is empty"),
         ("lengths large.txt", "line 1 is 4294967296; expected a length, 0 to 4294967295"),
-        ("lengths fake.npy", "fake.npy: this is not a .npy file"),
+        ("lengths fake.npy", "fake.npy: the bytes are no .npy file of arrays"),
         ("lengths fake.parquet", "fake.parquet: this is not a Parquet file"),
         ("lengths fake.arrow", "fake.arrow: this is not an Arrow file"),
         ("lengths nulls.jsonl", "line 2 is null"),

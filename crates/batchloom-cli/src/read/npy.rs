@@ -1,80 +1,74 @@
 //! Lengths in `.npy` files: integers in one dimension.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufWriter, Cursor, Read};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use npyz::{DType, Deserialize, NpyFile, TypeChar, WriterBuilder};
+use batchloom::DType;
+use batchloom::tensor::NpyHeader;
 
 use super::length;
 
-/// The most bytes of a header, which declares its length. NumPy refuses more than 10 000.
-const LONGEST_HEADER: u32 = 1 << 16;
-
-/// Opens an array. A header that is longer than any is refused before there is memory for it.
-fn open_array(mut file: impl Read) -> Result<NpyFile<impl Read>> {
-    let mut start = Vec::new();
-    file.by_ref().take(12).read_to_end(&mut start)?;
-    if let Some(([_, _, _, _, _, _, (2..), _], length)) = start.split_first_chunk::<8>()
-        && let Ok(length) = <[u8; 4]>::try_from(length)
-        && let length @ LONGEST_HEADER.. = u32::from_le_bytes(length)
-    {
-        bail!(
-            "this is not a .npy file: its header would have {length} bytes; expected less than {LONGEST_HEADER}"
-        );
-    }
-    NpyFile::new(Cursor::new(start).chain(file)).context("this is not a .npy file")
-}
+/// The number of bytes that an array's place in a file is a multiple of, as NumPy writes it.
+const ALIGNMENT: usize = 64;
 
 /// Reads integers of any size.
-pub(super) fn lengths(file: impl Read) -> Result<Vec<u32>> {
-    let array = open_array(file)?;
-    if array.shape().len() != 1 {
-        bail!("the array has shape {:?}; expected one dimension", array.shape());
-    }
-    let dtype = array.dtype();
-    let DType::Plain(kind) = &dtype else { bail!("the array has several fields; expected integers") };
-    match (kind.type_char(), kind.size_field()) {
-        (TypeChar::Int, 1) => numbers::<i8>(array),
-        (TypeChar::Int, 2) => numbers::<i16>(array),
-        (TypeChar::Int, 4) => numbers::<i32>(array),
-        (TypeChar::Int, 8) => numbers::<i64>(array),
-        (TypeChar::Uint, 1) => numbers::<u8>(array),
-        (TypeChar::Uint, 2) => numbers::<u16>(array),
-        (TypeChar::Uint, 4) => numbers::<u32>(array),
-        (TypeChar::Uint, 8) => numbers::<u64>(array),
-        _ => bail!("the array is of {kind}; expected integers"),
+pub(super) fn lengths(mut file: impl Read) -> Result<Vec<u32>> {
+    let header = NpyHeader::read(&mut file)?;
+    let [count] = header.shape[..] else {
+        bail!("the array has shape {:?}; expected one dimension", header.shape);
+    };
+    match header.dtype {
+        DType::I8 => numbers(file, count, i8::from_ne_bytes),
+        DType::I16 => numbers(file, count, i16::from_ne_bytes),
+        DType::I32 => numbers(file, count, i32::from_ne_bytes),
+        DType::I64 => numbers(file, count, i64::from_ne_bytes),
+        DType::U8 => numbers(file, count, u8::from_ne_bytes),
+        DType::U16 => numbers(file, count, u16::from_ne_bytes),
+        DType::U32 => numbers(file, count, u32::from_ne_bytes),
+        DType::U64 => numbers(file, count, u64::from_ne_bytes),
+        dtype => bail!("the array is of {dtype}; expected integers"),
     }
 }
 
-fn numbers<T>(array: NpyFile<impl Read>) -> Result<Vec<u32>>
+/// Reads `count` numbers of `N` bytes each.
+fn numbers<const N: usize, T>(
+    mut file: impl Read,
+    count: usize,
+    number: impl Fn([u8; N]) -> T,
+) -> Result<Vec<u32>>
 where
-    T: Deserialize + TryInto<u32> + Copy + std::fmt::Display,
+    T: TryInto<u32> + Copy + Display,
 {
     let mut lengths = Vec::new();
-    for (place, number) in array.data::<T>()?.enumerate() {
-        let number = number.with_context(|| format!("the file ends at element {place}"))?;
-        lengths.push(length(number, || format!("element {place}"))?);
+    for place in 0..count {
+        let mut bytes = [0; N];
+        file.read_exact(&mut bytes).with_context(|| format!("the file ends at element {place}"))?;
+        lengths.push(length(number(bytes), || format!("element {place}"))?);
     }
     Ok(lengths)
 }
 
 /// Writes lengths as uint32.
 pub(crate) fn write_npy(path: &Path, lengths: &[u32]) -> Result<()> {
-    let file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
-    let options = npyz::WriteOptions::new().default_dtype().shape(&[lengths.len() as u64]).writer(file);
-    let mut writer = options.begin_nd()?;
-    writer.extend(lengths.iter().copied())?;
-    Ok(writer.finish()?)
+    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let mut text = format!("{{'descr': '{order}u4', 'fortran_order': False, 'shape': ({},), }}", lengths.len());
+    // The text ends with a line, and is preceded by ten bytes.
+    let padded = (text.len() + 11).next_multiple_of(ALIGNMENT) - 11;
+    text.extend(std::iter::repeat_n(' ', padded - text.len()));
+    text.push('\n');
+    let mut file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
+    file.write_all(b"\x93NUMPY\x01\x00")?;
+    file.write_all(&u16::try_from(text.len())?.to_le_bytes())?;
+    file.write_all(text.as_bytes())?;
+    lengths.iter().try_for_each(|length| file.write_all(&length.to_ne_bytes()))?;
+    Ok(file.flush()?)
 }
 
 /// The type and the shape of an array.
 pub(crate) fn npy_array(path: &Path) -> Result<(String, Vec<u64>)> {
-    let array = open_array(File::open(path)?)?;
-    let kind = match array.dtype() {
-        DType::Plain(kind) => kind.to_string(),
-        _ => "several fields".to_owned(),
-    };
-    Ok((kind, array.shape().to_vec()))
+    let header = NpyHeader::read(BufReader::new(File::open(path)?))?;
+    Ok((header.dtype.to_string(), header.shape.into_iter().map(|extent| extent as u64).collect()))
 }

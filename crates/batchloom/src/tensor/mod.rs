@@ -24,6 +24,8 @@ pub(crate) use chunked::{DenseChunks, Place};
 pub use dtype::{DType, Element};
 pub use layout::Layout;
 pub(crate) use layout::{Rows, step_from};
+#[cfg(feature = "npy")]
+pub use npy::NpyHeader;
 pub use sequences::Sequences;
 pub(crate) use sparse_rows::{Column, is_ascending};
 pub use sparse_rows::{SparseLayout, SparseRows};

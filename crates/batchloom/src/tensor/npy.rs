@@ -5,6 +5,8 @@
 //!
 //! The format is NumPy's `numpy.lib.format`, versions 1 to 3.
 
+use std::io::Read;
+
 use bytes::Bytes;
 
 use super::error::FileCause;
@@ -14,12 +16,70 @@ use crate::{Error, Result};
 const MAGIC: &[u8] = b"\x93NUMPY";
 const FORMAT: &str = ".npy";
 
-/// The description of an array at the beginning of a file.
-struct Header {
-    dtype: DType,
-    /// True if the first index varies fastest.
-    is_fortran: bool,
-    shape: Vec<usize>,
+/// The most bytes of a header, which declares its length. NumPy refuses more than 10 000.
+const LONGEST_HEADER: usize = 1 << 16;
+
+/// The description of an array at the beginning of a `.npy` file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NpyHeader {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// True if the first index varies fastest, as in Fortran.
+    pub is_fortran: bool,
+    /// The lengths of the dimensions.
+    pub shape: Vec<usize>,
+}
+
+impl NpyHeader {
+    /// Reads the header of a file, and leaves `file` at the first byte of the array.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if the file does not begin with such a header, cannot be read, or if
+    /// [`Tensor::from_npy`] does not take its elements.
+    pub fn read(file: impl Read) -> Result<Self> {
+        let mut start = Start { file, bytes: Vec::new() };
+        if start.read_up_to(MAGIC.len())? != MAGIC {
+            return Err(no_file("it does not begin with \\x93NUMPY".to_owned()));
+        }
+        let length = match start.read(2)?[0] {
+            1 => start.read(2)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
+            2 | 3 => start.read(4)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
+            version => return Err(no_file(format!("it has version {version}; expected 1, 2 or 3"))),
+        };
+        if length > LONGEST_HEADER {
+            return Err(no_file(format!(
+                "its header would have {length} bytes; expected at most {LONGEST_HEADER}"
+            )));
+        }
+        let text = start.read(length)?;
+        parse_header(std::str::from_utf8(text).map_err(|_| no_file("its header is no text".to_owned()))?)
+    }
+}
+
+/// The bytes at the start of a file that were read so far.
+struct Start<File> {
+    file: File,
+    bytes: Vec<u8>,
+}
+
+impl<File: Read> Start<File> {
+    /// Reads the next `count` bytes.
+    fn read(&mut self, count: usize) -> Result<&[u8]> {
+        let before = self.bytes.len();
+        match self.read_up_to(count)?.len() {
+            read if read == count => Ok(&self.bytes[before..]),
+            read => Err(no_file(format!("its {} bytes end within the header", before + read))),
+        }
+    }
+
+    /// Reads the next `count` bytes, or all that there are.
+    fn read_up_to(&mut self, count: usize) -> Result<&[u8]> {
+        let before = self.bytes.len();
+        let read = self.file.by_ref().take(count as u64).read_to_end(&mut self.bytes);
+        read.map_err(|error| no_file(format!("it cannot be read: {error}")))?;
+        Ok(&self.bytes[before..])
+    }
 }
 
 impl Tensor {
@@ -45,9 +105,9 @@ impl Tensor {
     /// if the elements are no numbers in this machine's byte order: times, texts, records and objects are none.
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
-        let (text, start) = header_of(&file)?;
-        let Header { dtype, is_fortran, shape } = parse_header(text)?;
-        let values = file.slice(start..);
+        let mut rest = &file[..];
+        let NpyHeader { dtype, is_fortran, shape } = NpyHeader::read(&mut rest)?;
+        let values = file.slice(file.len() - rest.len()..);
         let compact = Layout::compact(&shape, dtype.size());
         let layout = compact.filter(|layout| layout.elements() * dtype.size() == values.len());
         let layout = layout.ok_or_else(|| {
@@ -61,30 +121,8 @@ impl Tensor {
     }
 }
 
-/// The text of a header, and the place of the first byte after it.
-fn header_of(file: &[u8]) -> Result<(&str, usize)> {
-    let cut = || no_file(format!("its {} bytes end within the header", file.len()));
-    let rest =
-        file.strip_prefix(MAGIC).ok_or_else(|| no_file("it does not begin with \\x93NUMPY".to_owned()))?;
-    let (&[version, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
-    let (length, rest) = match version {
-        1 => {
-            let (length, rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
-            (usize::from(u16::from_le_bytes(*length)), rest)
-        }
-        2 | 3 => {
-            let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
-            (usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX), rest)
-        }
-        _ => return Err(no_file(format!("it has version {version}; expected 1, 2 or 3"))),
-    };
-    let text = rest.get(..length).ok_or_else(cut)?;
-    let text = std::str::from_utf8(text).map_err(|_| no_file("its header is no text".to_owned()))?;
-    Ok((text, file.len() - rest.len() + length))
-}
-
 /// Reads the text of a header, a dict of Python.
-fn parse_header(text: &str) -> Result<Header> {
+fn parse_header(text: &str) -> Result<NpyHeader> {
     let wrong = || {
         let shown: String = text.trim_end().chars().take(200).collect();
         no_file(format!("its header is {shown}; expected descr, fortran_order and shape"))
@@ -126,7 +164,7 @@ fn parse_header(text: &str) -> Result<Header> {
     let (Some(descr), Some(is_fortran), Some(shape)) = (descr, is_fortran, shape) else {
         return Err(wrong());
     };
-    Ok(Header { dtype: parse_dtype(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
+    Ok(NpyHeader { dtype: parse_dtype(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
 }
 
 /// A text in quotes, and what follows it.
