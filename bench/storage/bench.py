@@ -8,7 +8,8 @@ lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 t
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
 ``limits``: rows in mapped files with a limit of memory and without (limits.py). ``chunks``, ``hdf5`` and ``zarr``:
 the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a time and mixed in
-windows of 16 chunks (chunks.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``: files as people have them,
+windows of 16 chunks (chunks.py). ``window``: the order of 100 000 chunks, how it mixes, what ranks read, the memory
+held and a resume (window.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``: files as people have them,
 opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples of, beside ``datasets``
 streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and ``folder``: 10 million
 documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``: rows of 1 KB, which
@@ -50,6 +51,7 @@ from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
 from bench.storage.tars import measure_folder, measure_tars
 from bench.storage.texts import measure_texts
+from bench.storage.window import measure_window
 
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
@@ -194,6 +196,7 @@ PARTS = {
     "chunks": measure_npy,
     "hdf5": measure_hdf5,
     "zarr": measure_zarr,
+    "window": measure_window,
     "parquet": measure_parquet,
     "columns": measure_columns,
     "token_lists": measure_token_lists,
