@@ -1,10 +1,11 @@
 """Measure the window over chunks itself: its order, how it mixes, what ranks read, the memory held, and a resume.
 
-``order``: 100 000 chunks of 1000, 8192 and 10 000 samples: the time in which a plan is made, names samples, 65 536 to
-a call, and finds the place of one. ``mixing``: the share of pairs in a batch of 64 that are of one chunk, beside pools of
-as many chunks by hand and a shuffle buffer of as many rows. ``ranks``: the chunks that all ranks of a world read, counted
-by the function that reads them. ``memory``: the most bytes of chunks that were held under a limit. ``resume``: an epoch
-of rows of 1 KB in a file, saved in its middle: from the state to the first batch of a new loader. Promises:
+``order``: 100 000 chunks of 1000, 8192 and 10 000 samples: the time in which a plan is made, names samples, 65 536
+to a call, and finds the place of one. ``mixing``: the share of pairs in a batch of 64 that are of one chunk, beside
+pools of as many chunks by hand and a shuffle buffer of as many rows. ``ranks``: the chunks that all ranks of a world
+read, counted by the function that reads them. ``memory``: the most bytes of chunks that were held under a limit.
+``resume``: an epoch of rows of 1 KB in a file, saved in its middle: from the state to the first batch of a new loader.
+Promises:
 
 - What is counted is counted by the reading function or the store of chunks, not computed from the plan.
 - The batches after the resume were compared with those that the first loader had left.
