@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from batchloom.batching.rules import FixedSize, LengthBuckets
 from batchloom.errors import StateError, many
 from batchloom.integrations.accelerate import PreparedLoader, prepare, skip_first_batches
 from batchloom.integrations.claim import claim, release
@@ -95,9 +94,7 @@ class TrainerMixin:
         assert loader is not None
         if isinstance(loader, Interleaved):
             return next(islice(lengths(loader), epoch, None))
-        is_sharded = loader.plan().options.shard_size is not None
-        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and not is_sharded
-        return len(loader) if is_constant else len(loader.plan(epoch))
+        return len(loader.plan(epoch))
 
     def _steps(self, epoch: int) -> int:
         """Return the number of optimizer steps of a whole epoch."""

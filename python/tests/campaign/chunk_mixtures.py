@@ -170,11 +170,13 @@ def draw_source(draw, folder, has_lists, in_memory):
 def require_reads(case, plan):
     """Check that the chunks that hold the samples of an epoch were read, and no further chunk."""
     drawn = [case.origin(sample) for sample in itertools.chain(*plan)]
+    # A batch whose samples are all banned is laid out as the first sample that can be read.
+    more = int(any({*batch} <= {*case.ban} for batch in plan))
     for place, each in enumerate(case.sources):
         if each.read is not None:
             needed = {each.chunk_of(number) for source, number in drawn if source == place}
             assert {*each.read} >= needed or case.ban, (place, each.read, needed)
-            assert {*each.read} <= needed, (place, each.read, needed)
+            assert len({*each.read} - needed) <= more, (place, each.read, needed)
 
 
 def require_shares(case, epochs):
