@@ -7,14 +7,14 @@
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
 of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
 ``limits``: rows in mapped files with a limit of memory and without (limits.py). ``chunks``, ``hdf5`` and ``zarr``:
-the rows of 1 KB in a file of NumPy, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a time and mixed in
-windows of 16 chunks (chunks.py). ``window``: the order of 100 000 chunks, how it mixes, what ranks read, the memory
-held and a resume (window.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``: files as people have them,
-opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples of, beside ``datasets``
-streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and ``folder``: 10 million
-documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``: rows of 1 KB, which
-MosaicML streaming, litData and grain read from files of their own (own_files.py). It draws the window (pictures.py).
-Each part has a file of results. Promises:
+the rows of 1 KB in a file of NumPy, mapped 4000 at a time, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a
+time, and mixed in windows of 16 chunks (chunks.py). ``window``: the order of 100 000 chunks, how it mixes, what ranks
+read, the memory held and a resume (window.py). ``parquet``, ``columns``, ``token_lists`` and ``lines``: files as people
+have them, opened by ``bl.open`` (files.py). ``texts``: texts of Parquet that a function makes samples of, beside
+``datasets`` streaming and a loop by hand (texts.py). ``tars``: JPEG files in tars beside webdataset, and ``folder``: 10
+million documents in a folder of ``datasets``, from opening it to the first pack (tars.py). ``peers``: rows of 1 KB,
+which MosaicML streaming, litData and grain read from files of their own (own_files.py). It draws the window
+(pictures.py). Each part has a file of results. Promises:
 
 - Batches of all candidates of batchloom are equal: all were compared, batch by batch, before anything is timed.
 - Files were written just before, so that all of them lie in the system's cache, for every candidate.
