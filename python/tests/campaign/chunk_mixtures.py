@@ -150,7 +150,7 @@ def draw_source(draw, folder, has_lists, in_memory):
     """Draw a source: with memory for its chunks, or a number of them."""
     sizes = [draw.choice([0, 1, 2, draw.randrange(30)]) for _ in range(draw.randint(1, 20))]
     sizes = sizes if any(sizes) else [1]
-    largest = max(sizes) * (OF_ROWS + 8 if not has_lists else 8 * LONGEST)
+    largest = max(sizes) * (OF_ROWS + 8 if not has_lists else 8 * LONGEST + 8) + 16  # with the ends of lists
     window = {"memory": largest * draw.randint(5, 11)} if in_memory else {"chunks_open": draw.randint(1, 19)}
     known, values = (lists_in_chunks if has_lists else rows_in_chunks)(draw, sizes)
     if not in_memory and draw.random() < 0.4:
