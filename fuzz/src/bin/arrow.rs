@@ -70,7 +70,7 @@ impl Arena {
         // What the interface promises: room for so many values, or offsets, of any width.
         let places =
             usize::try_from(length).unwrap_or(0).min(1 << 12) + usize::try_from(offset).unwrap_or(0) + 2;
-        if level.huge.is_some_and(|huge| (0..i64::MAX / 64 - 200).contains(&huge) && huge > 1 << 12) {
+        if level.huge.is_some_and(|huge| (1 << 12..=i64::MAX / 64).contains(&huge)) {
             return None; // a lie about a buffer, which nothing can see through
         }
         let mut values = vec![0_u64; places * WIDEST / 8 + 1];
