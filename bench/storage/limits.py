@@ -54,7 +54,7 @@ def measure_limits(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
         Claim("limits: rows of 64 KB in small pieces, MiB in memory", resident[wide], "<=", 96),
     ]
     more = {"mebibytes_in_memory": resident, "times_no_limit": costs}
-    bar = ("1 KB", "rows of 1 KB in small pieces, without a limit")
+    bar = ("rows of 1 KB in small pieces", LOOM)
     return {"part": "limits", "bytes": size, **more, **report("limits", timings, claims, {}, bar=bar)}
 
 
