@@ -54,7 +54,8 @@ where
 /// Writes lengths as uint32.
 pub(crate) fn write_npy(path: &Path, lengths: &[u32]) -> Result<()> {
     let order = if cfg!(target_endian = "little") { '<' } else { '>' };
-    let mut text = format!("{{'descr': '{order}u4', 'fortran_order': False, 'shape': ({},), }}", lengths.len());
+    let mut text =
+        format!("{{'descr': '{order}u4', 'fortran_order': False, 'shape': ({},), }}", lengths.len());
     // The text ends with a line, and is preceded by ten bytes.
     let padded = (text.len() + 11).next_multiple_of(ALIGNMENT) - 11;
     text.extend(std::iter::repeat_n(' ', padded - text.len()));
