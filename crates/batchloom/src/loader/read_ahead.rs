@@ -54,17 +54,15 @@ impl ReadAhead {
         self.asked = windows;
         Ok(Some(NextChunks { time, chunks: opened.iter().map(|it| (it.chunk, it.last)).collect() }))
     }
-}
 
-impl ReadAhead {
-    /// Notes that `block` begins at `time`, and that blocks before `first` need no further chunk. Returns the time at which
-    /// the first block begins that may still need one.
+    /// Notes that `block` begins at `time`, and that blocks before `first` need no further chunk. Returns the earliest time
+    /// at which a block begins that may still need one: parts of an epoch may be read in any order.
     pub(super) fn begin_block(&mut self, block: u64, time: u64, first: u64) -> u64 {
         self.begun.push_back((block, time));
         while self.begun.front().is_some_and(|(begun, _)| *begun < first) {
             self.begun.pop_front();
         }
-        self.begun.front().map_or(time, |(_, time)| *time)
+        self.begun.iter().map(|(_, begun)| *begun).min().unwrap_or(time)
     }
 }
 

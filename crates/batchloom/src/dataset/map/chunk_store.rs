@@ -61,7 +61,7 @@ struct Iteration {
     number: u64,
     /// The most chunks that it needs at a time.
     most: usize,
-    /// The time at which its first block begins that may still read chunks.
+    /// The earliest time at which a block of it begins that may still read chunks.
     time: u64,
     /// The last time at which it needs each chunk, of the chunks that it needs from this time on.
     needs: HashMap<u64, u64>,
@@ -183,8 +183,8 @@ impl<T> ChunkStore<T> {
         drop(left);
     }
 
-    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the time at which its
-    /// first block begins that may still read chunks.
+    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the earliest
+    /// time at which a block of it begins that may still read chunks.
     pub(super) fn note(&self, number: u64, time: u64, chunks: &[(u64, u64)]) {
         let mut slots = self.here().lock();
         let Slots { slots, iterations, .. } = &mut *slots;
@@ -344,7 +344,8 @@ impl<T> Slots<T> {
 
     /// The time for which iterations will need a chunk; `None`, which is less than any, if none needs it.
     fn remaining(&self, chunk: u64) -> Option<u64> {
-        let each = self.iterations.iter().filter_map(|it| Some(it.needs.get(&chunk)? - it.time));
+        let each =
+            self.iterations.iter().filter_map(|it| Some(it.needs.get(&chunk)?.saturating_sub(it.time)));
         each.max()
     }
 

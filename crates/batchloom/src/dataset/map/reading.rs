@@ -237,8 +237,8 @@ pub trait Reader: Debug + Send + Sync {
     /// Ends an iteration: its chunks leave.
     fn end_iteration(&self, _iteration: u64) {}
 
-    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the time at which its
-    /// first block begins that may still read chunks. Times are of the clock of the plan's draws.
+    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the earliest
+    /// time at which a block of it begins that may still read chunks. Times are of the clock of the plan's draws.
     fn note_chunks(&self, _iteration: u64, _time: u64, _chunks: &[(u64, u64)]) {}
 
     /// Reads a chunk that an iteration will need, unless some thread has read it since.
