@@ -34,20 +34,20 @@ def main():
     warnings.simplefilter("ignore")
     chosen = given.only or list(PARTS)
     total = sum(PARTS[part][1] for part in chosen)
-    tallies, found = [], 0
+    records, found = {}, 0
     for part in chosen:
         module, share = PARTS[part]
         tally = Tally(part, given.minutes * 60 * share / total)
-        tallies.append(tally)
         try:
             module.campaign(tally, given.seed, given.first, given.most)
         except FindingError as finding:
             found += 1
             tally.facts["finding"] = str(finding)
             print(f"\n{finding}\n", file=sys.stderr)
+        records[part] = tally.record()
         print(f"{tally}; seed {given.seed}", flush=True)
     if given.output:
-        save(given.output, tallies, given.seed)
+        save(given.output, records, given.seed)
     return min(found, 1)
 
 

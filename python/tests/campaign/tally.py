@@ -12,6 +12,8 @@ from pathlib import Path
 
 import batchloom as bl
 
+ROOT = Path(__file__).parents[3]
+
 
 class FindingError(Exception):
     """A finding: it says what was wrong, and how to repeat it."""
@@ -50,7 +52,7 @@ class Tally:
             print(self, flush=True)
 
     def record(self):
-        """Return the record for the JSON."""
+        """Return the record for the JSON, with the time so far."""
         return {"seconds": round(time.monotonic() - self.start, 1), "counts": dict(self.counts), **self.facts}
 
     def __str__(self):
@@ -72,13 +74,13 @@ def reported(part, seed, number):
         raise
     except BaseException as error:  # a panic of the engine is no Exception
         raise FindingError(
-            f"{part} {number}: {told[-1]}\n{traceback.format_exc()}\n"
+            f"{part} {number}: {told[-1]}\n{traceback.format_exc().replace(f'{ROOT}/', '')}\n"
             f"repeat it: scripts/campaign --only {part} --seed {seed} --first {number} --most 1"
         ) from error
 
 
-def save(path, tallies, seed):
-    """Add the records of a campaign to a file of JSON."""
+def save(path, records, seed):
+    """Add the records of the parts of a campaign, by name, to a file of JSON."""
     path = Path(path)
     found = json.loads(path.read_text()) if path.exists() else {"campaigns": []}
     found["campaigns"].append(
@@ -87,7 +89,7 @@ def save(path, tallies, seed):
             "version": bl.__version__,
             "machine": {"cores": os.cpu_count(), "os": platform.platform(), "python": platform.python_version()},
             "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "parts": {tally.part: tally.record() for tally in tallies},
+            "parts": records,
         }
     )
     path.write_text(json.dumps(found, indent=1) + "\n")
