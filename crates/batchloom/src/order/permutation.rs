@@ -21,12 +21,16 @@
 use rand::Rng;
 
 use super::Key;
+use super::chunks::index;
 
 /// The largest number of samples that can be permuted: both sides stay below 2^31, so a sum of two halves fits 32 bits.
 pub const LIMIT: u64 = 1 << 62;
 
 /// The number of positions that go through the rounds side by side.
 const LANES: usize = 64;
+
+/// The number of values outside from which on it pays to send them through the rounds side by side, full lanes or not.
+const FEW: usize = 4;
 
 /// The number of rounds, for long sides, which mix quickly, and for short ones, which do not.
 const ROUNDS: usize = 8;
@@ -160,20 +164,23 @@ impl Permutation {
     /// The halves of [`LANES`] consecutive positions. Those past the end wrap around and are not used.
     #[inline(always)]
     fn split_run(&self, start: u64) -> (Lanes, Lanes) {
-        let (mut left, mut right) = ([0; LANES], [0; LANES]);
-        let (mut row, mut column) = self.split(start);
-        for (left, right) in left.iter_mut().zip(&mut right) {
-            (*left, *right) = (row, column);
-            column += 1;
-            if column == self.columns {
-                column = 0;
-                row = if row + 1 == self.rows { 0 } else { row + 1 };
+        let (row, column) = self.split(start);
+        let (mut left, mut right) = ([row; LANES], [0; LANES]);
+        right.iter_mut().zip(column..).for_each(|(right, column)| *right = column);
+        // The last lane is `LANES - 1` after the first, and a row ends every `columns` positions.
+        for _ in (0..LANES).step_by(index(self.columns.into())) {
+            for (left, right) in left.iter_mut().zip(&mut right) {
+                let passes = u32::from(*right >= self.columns);
+                *right -= passes * self.columns;
+                *left += passes;
             }
         }
+        left.iter_mut().for_each(|left| *left = (*left).min(left.wrapping_sub(self.rows)));
         (left, right)
     }
 
     /// Applies `step` until the value lies inside `[0, samples)`; the cycle that holds `value` brings it there.
+    #[inline(always)]
     fn walk(&self, value: u64, step: impl Fn(&Self, u64) -> u64) -> u64 {
         let mut value = step(self, value);
         while value >= self.samples {
@@ -245,19 +252,34 @@ impl pulp::NullaryFnOnce for Fill<'_> {
                 permutation.walk_lanes(&mut outside, out);
             }
         }
-        while !outside.is_empty() {
+        while outside.len() >= FEW {
             permutation.walk_lanes(&mut outside, out);
+        }
+        for place in outside {
+            out[place] = permutation.walk(out[place], Permutation::forward);
         }
     }
 }
 
-/// Runs one round over all lanes. The loop has no branch, so that it becomes vector instructions.
+/// Runs one round over all lanes. The loops have no branch, so that they become vector instructions.
 #[inline(always)]
 fn add_round(half: &mut Lanes, other: &Lanes, key: &[u32; 2], side: u32) {
-    for (half, other) in half.iter_mut().zip(other) {
-        *half = add(*half, scatter(*other, key, side), side);
+    let mut mixed = [0; LANES];
+    mixed.iter_mut().zip(other).for_each(|(mixed, &other)| *mixed = mix(other, key));
+    // Processors multiply lanes of 32 bits two by two, to products of 64 bits, whose high halves take the places of their
+    // factors, in either order of bytes.
+    let mut pairs: [u64; LANES / 2] = bytemuck::cast(mixed);
+    for pair in &mut pairs {
+        let low = (*pair & LOW) * u64::from(side) >> 32;
+        let high = (*pair >> 32) * u64::from(side) & !LOW;
+        *pair = high | low;
     }
+    let scattered: Lanes = bytemuck::cast(pairs);
+    half.iter_mut().zip(scattered).for_each(|(half, scattered)| *half = add(*half, scattered, side));
 }
+
+/// The low 32 bits of 64.
+const LOW: u64 = 0xFFFF_FFFF;
 
 /// `(a + b) % side` for `a, b < side < 2^31`: of the sum and the sum less `side`, the smaller is the residue, because
 /// a negative difference wraps to a large number.
@@ -273,13 +295,18 @@ fn subtract(a: u32, b: u32, side: u32) -> u32 {
     difference.min(difference.wrapping_add(side))
 }
 
-/// A pseudo-random number below `side` for each `half`: two multiplications spread every bit of the half upwards, and
-/// the high half of a product with `side` maps the result to `[0, side)` by its upper bits.
+/// A pseudo-random number below `side` for each `half`: the high half of a product with `side` maps what is mixed to
+/// `[0, side)` by its upper bits.
 #[inline(always)]
 fn scatter(half: u32, key: &[u32; 2], side: u32) -> u32 {
+    low((u64::from(mix(half, key)) * u64::from(side)) >> 32)
+}
+
+/// Spreads every bit of a half upwards, by two multiplications.
+#[inline(always)]
+fn mix(half: u32, key: &[u32; 2]) -> u32 {
     let mixed = (half ^ key[0]).wrapping_mul(0x7FEB_352D);
-    let mixed = (mixed ^ (mixed >> 15) ^ key[1]).wrapping_mul(0x846C_A68B);
-    low((u64::from(mixed) * u64::from(side)) >> 32)
+    (mixed ^ (mixed >> 15) ^ key[1]).wrapping_mul(0x846C_A68B)
 }
 
 /// The least `root` with `root * root >= value`.
