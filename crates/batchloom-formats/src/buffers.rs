@@ -95,6 +95,11 @@ impl Buffer {
         self.len = 0;
     }
 
+    /// Takes back the bytes from `len` on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Appends `bytes` bytes, to be written: so far they hold anything.
     pub(crate) fn grow(&mut self, bytes: usize) -> &mut [u8] {
         let (start, end) = (self.len, self.len.saturating_add(bytes));

@@ -149,6 +149,8 @@ pub(crate) struct RowDecoder<'a> {
     /// True if a list that is null has no elements, and is none otherwise.
     has_empty_lists: bool,
     dictionary: Buffer,
+    /// True once a page was not what [`levels_before`](Self::levels_before) took it for.
+    has_other_pages: bool,
     rows: DecodedRows,
 }
 
@@ -156,7 +158,7 @@ impl<'a> RowDecoder<'a> {
     /// A decoder of values, or of levels alone.
     pub(crate) fn new(column: &'a ColumnDescriptor, stored: Option<Stored>, fill: Option<&'a [u8]>) -> Self {
         let (dictionary, rows) = (Buffer::default(), DecodedRows::default());
-        Self { column, stored, fill, has_empty_lists: false, dictionary, rows }
+        Self { column, stored, fill, has_empty_lists: false, dictionary, has_other_pages: false, rows }
     }
 
     /// The same decoder, to which lists that are null have no elements if `are_empty` is true.
@@ -180,6 +182,56 @@ impl<'a> RowDecoder<'a> {
         self.rows
     }
 
+    /// The bytes of levels before the values of a page of `bytes` bytes, if these values can be decompressed to where they
+    /// stay: they are stored as they are, and the rows so far have room for the levels. Every element has a value then;
+    /// otherwise the page is told apart once it is there.
+    pub(super) fn levels_before(&self, kind: PageKind, bytes: usize) -> Option<usize> {
+        let (PageKind::Data { values, encoding: Encoding::PLAIN, .. }, Some(Stored::Bytes(width))) =
+            (kind, self.stored)
+        else {
+            return None;
+        };
+        let levels = bytes.checked_sub(values.checked_mul(width)?)?;
+        let is_such = bytes > 0 && values <= MOST_VALUES && levels <= self.rows.values.len();
+        (is_such && !self.has_other_pages).then_some(levels)
+    }
+
+    /// Adds the rows of a page with `levels` bytes [before](Self::levels_before) its values, `bytes` in all. `decompress`
+    /// writes the page to where its values stay. Its levels lie over values of rows before, which are put back. `page` is
+    /// memory to do so.
+    pub(super) fn add_in_place<E: From<WrongRows>>(
+        &mut self,
+        kind: PageKind,
+        (levels, bytes): (usize, usize),
+        page: &mut Buffer,
+        decompress: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.rows.values.len();
+        page.clear();
+        page.extend_from_slice(&self.rows.values[before - levels..]);
+        self.rows.values.grow(bytes - levels);
+        let target = &mut self.rows.values[before - levels..];
+        decompress(target)?;
+        target[..levels].swap_with_slice(page);
+        let parts = take_apart(kind, page, self.column).ok().flatten();
+        if let Some(parts) = parts.filter(|parts| parts.values.is_empty())
+            && self.is_full(&parts)?
+        {
+            return Ok(self.add_starts(&parts)?);
+        }
+        self.has_other_pages = true;
+        page.extend_from_slice(&self.rows.values[before..]);
+        self.rows.values.truncate(before);
+        Ok(self.add(kind, page)?)
+    }
+
+    /// Returns true if every element of a page has a value.
+    fn is_full(&self, parts: &Parts<'_>) -> Result<bool, WrongRows> {
+        let most = self.column.max_def_level();
+        let value = u64::from(most.unsigned_abs());
+        Ok(most == 0 || are_all(parts.definition, level_bits(most), parts.count, value)?)
+    }
+
     /// Adds the rows of a page.
     pub(crate) fn add(&mut self, kind: PageKind, page: &[u8]) -> Result<(), WrongRows> {
         let Some(parts) = take_apart(kind, page, self.column)? else {
@@ -189,12 +241,10 @@ impl<'a> RowDecoder<'a> {
             }
             return Ok(());
         };
-        let most = self.column.max_def_level();
-        let is_full = most == 0
-            || are_all(parts.definition, level_bits(most), parts.count, u64::from(most.unsigned_abs()))?;
-        if is_full {
+        if self.is_full(&parts)? {
             self.add_full(&parts)
         } else {
+            let most = self.column.max_def_level();
             let repetition = match self.column.max_rep_level() {
                 0 => Vec::new(),
                 _ => list_levels(parts.repetition, 1, parts.count)?,
@@ -212,11 +262,7 @@ impl<'a> RowDecoder<'a> {
 
     /// Adds a page of which every element has a value.
     fn add_full(&mut self, parts: &Parts<'_>) -> Result<(), WrongRows> {
-        if self.column.max_rep_level() > 0 {
-            let (starts, before) = (&mut self.rows.starts, self.rows.elements);
-            for_each_zero(parts.repetition, parts.count, |place| starts.push(before + place))?;
-        }
-        self.rows.elements += parts.count;
+        self.add_starts(parts)?;
         let Some(stored) = self.stored else { return Ok(()) };
         let dictionary = &self.dictionary;
         Ok(append_values(
@@ -227,6 +273,16 @@ impl<'a> RowDecoder<'a> {
             parts.count,
             &mut self.rows.values,
         )?)
+    }
+
+    /// Adds the rows of a page of which every element has a value, without the values.
+    fn add_starts(&mut self, parts: &Parts<'_>) -> Result<(), WrongRows> {
+        if self.column.max_rep_level() > 0 {
+            let (starts, before) = (&mut self.rows.starts, self.rows.elements);
+            for_each_zero(parts.repetition, parts.count, |place| starts.push(before + place))?;
+        }
+        self.rows.elements += parts.count;
+        Ok(())
     }
 
     /// Adds rows by their levels; returns for each element whether it has a value.

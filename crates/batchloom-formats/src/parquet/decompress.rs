@@ -46,6 +46,16 @@ impl Decompressor {
         matches!(compression, Compression::SNAPPY | Compression::ZSTD(_))
     }
 
+    /// Returns false if what is stored says that it does not become `bytes` bytes.
+    pub(super) fn fits(compression: Compression, stored: &[u8], bytes: usize) -> bool {
+        match compression {
+            Compression::SNAPPY => {
+                snap::raw::decompress_len(stored) == Ok(bytes) && bytes / SNAPPY_RATIO <= stored.len()
+            }
+            _ => !matches!(get_frame_content_size(stored), Ok(Some(found)) if found != bytes as u64),
+        }
+    }
+
     /// Decompresses the `bytes` bytes of a page that it [`knows`](Self::knows) behind some levels, in place of what `out`
     /// holds.
     pub(super) fn decompress(
@@ -55,23 +65,26 @@ impl Decompressor {
         bytes: usize,
         out: &mut Buffer,
     ) -> Result<(), WrongBytes> {
-        let fits = match compression {
-            Compression::SNAPPY => {
-                snap::raw::decompress_len(stored) == Ok(bytes) && bytes / SNAPPY_RATIO <= stored.len()
-            }
-            _ => !matches!(get_frame_content_size(stored), Ok(Some(found)) if found != bytes as u64),
-        };
-        if !fits {
+        if !Self::fits(compression, stored, bytes) {
             return Err(WrongBytes);
         }
         out.clear();
         out.extend_from_slice(levels);
-        let target = out.grow(bytes);
+        self.decompress_into(compression, stored, out.grow(bytes))
+    }
+
+    /// Decompresses bytes of a compression that it [`knows`](Self::knows), which become as many as `target` has.
+    pub(super) fn decompress_into(
+        &mut self,
+        compression: Compression,
+        stored: &[u8],
+        target: &mut [u8],
+    ) -> Result<(), WrongBytes> {
         let found = match compression {
             Compression::SNAPPY => self.snappy.decompress(stored, target).map_err(|_| WrongBytes)?,
             _ => self.zstd.decompress(target, stored).map_err(|_| WrongBytes)?,
         };
-        if found == bytes { Ok(()) } else { Err(WrongBytes) }
+        if found == target.len() { Ok(()) } else { Err(WrongBytes) }
     }
 
     /// Decompresses the front of a page into `out`: as far as `needed` says of what is there so far. `read` fills `stored`

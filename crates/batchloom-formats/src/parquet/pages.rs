@@ -10,6 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::decode::{RowDecoder, WrongRows};
 use super::decompress::Decompressor;
 use super::header::{PageHeader, PageKind};
 use crate::buffers::Buffer;
@@ -87,15 +88,16 @@ impl PageMemory {
         Ok(total)
     }
 
-    /// Calls `each` with the kind and the bytes of each page among the first `total` stored bytes.
-    pub(crate) fn for_each_page<E: From<FormatError>>(
+    /// Adds the rows of the pages among the first `total` stored bytes to `decoder`.
+    pub(crate) fn decode(
         &mut self,
         file: &DataFile,
         column: &ColumnChunkMetaData,
         total: usize,
-        mut each: impl FnMut(PageKind, &[u8]) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+        decoder: &mut RowDecoder<'_>,
+    ) -> std::result::Result<(), WrongPages> {
         let Self { stored, page, decompressor, .. } = self;
+        let compression = column.compression();
         let mut rest = &stored[..total];
         while !rest.is_empty() {
             let header = PageHeader::read(rest).map_err(|_| damaged(file, "its header is no header"))?;
@@ -103,13 +105,45 @@ impl PageMemory {
             let whole = length.and_then(|length| rest.get(..length));
             let whole = whole.ok_or_else(|| damaged(file, "it leaves its column"))?;
             rest = &rest[whole.len()..];
-            if header.kind != PageKind::Other {
-                require_checksum(file, &header, &whole[header.length..])?;
-                let bytes = decompress(file, column, &header, whole, (page, decompressor))?;
-                each(header.kind, &bytes)?;
+            if header.kind == PageKind::Other {
+                continue;
+            }
+            let (kind, bytes, stored) = (header.kind, header.bytes, &whole[header.length..]);
+            require_checksum(file, &header, stored)?;
+            let fits = Decompressor::knows(compression) && Decompressor::fits(compression, stored, bytes);
+            match decoder.levels_before(kind, bytes).filter(|_| fits) {
+                Some(levels) => decoder.add_in_place(kind, (levels, bytes), page, |target| {
+                    let done = decompressor.decompress_into(compression, stored, target);
+                    done.map_err(|_| WrongPages::from(not_compressed(file, bytes, compression)))
+                })?,
+                None => {
+                    let bytes = decompress(file, column, &header, whole, (page, decompressor))?;
+                    decoder.add(kind, &bytes)?;
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Pages whose rows cannot be taken.
+#[derive(Debug)]
+pub(super) enum WrongPages {
+    /// They cannot be read.
+    Read(FormatError),
+    /// Their rows are refused.
+    Rows(WrongRows),
+}
+
+impl From<FormatError> for WrongPages {
+    fn from(error: FormatError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<WrongRows> for WrongPages {
+    fn from(wrong: WrongRows) -> Self {
+        Self::Rows(wrong)
     }
 }
 
@@ -158,8 +192,7 @@ pub(super) fn decompress<'a>(
         return Ok(PageBytes::Here(levels));
     }
     let decompressed = decompressor.decompress(compression, (levels, values), bytes, page);
-    decompressed
-        .map_err(|_| damaged(file, &format!("it is not {bytes} bytes, compressed by {compression}")))?;
+    decompressed.map_err(|_| not_compressed(file, bytes, compression))?;
     Ok(PageBytes::Here(page))
 }
 
@@ -196,6 +229,11 @@ pub(crate) fn open_pages(
         .set_total_compressed_size(length)
         .build()?;
     SerializedPageReader::new(Arc::new(bytes), &here, 0, None)
+}
+
+/// The error for a page that does not become the bytes that its header says.
+fn not_compressed(file: &DataFile, bytes: usize, compression: Compression) -> FormatError {
+    damaged(file, &format!("it is not {bytes} bytes, compressed by {compression}"))
 }
 
 /// The error for a page that cannot be read.

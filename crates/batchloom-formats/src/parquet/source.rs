@@ -19,7 +19,7 @@ use super::decode::{DecodedRows, RowDecoder, WrongRows, decode_any, stored_as};
 use super::fields::{Null, field_of, join_columns, stored_null};
 use super::files::ParquetFiles;
 use super::index::{GroupIndex, ParquetIndex};
-use super::pages::{ColumnPages, PageMemories, PagePlace, damaged, open_pages};
+use super::pages::{ColumnPages, PageMemories, PagePlace, WrongPages, damaged, open_pages};
 use crate::buffers::Buffers;
 use crate::error::{FormatError, FormatErrorKind, Result};
 use crate::guard::catch_panic;
@@ -199,8 +199,8 @@ impl ParquetSource {
             (null.as_deref(), null_lists_are_empty),
         );
         let read = decoded.map_err(|wrong| match wrong {
-            Wrong::Read(error) => error,
-            Wrong::Rows(wrong) => describe_rows(
+            WrongPages::Read(error) => error,
+            WrongPages::Rows(wrong) => describe_rows(
                 file.file.path(),
                 wrong,
                 group.first_row - self.index.first_row_of(group.file) + u64::from(before),
@@ -253,21 +253,20 @@ impl ParquetSource {
         (dictionary, pages): (Option<(u64, u32)>, &[PagePlace]),
         elements: usize,
         (null, null_lists_are_empty): (Option<&[u8]>, bool),
-    ) -> std::result::Result<DecodedRows, Wrong> {
+    ) -> std::result::Result<DecodedRows, WrongPages> {
         let file = &self.files.files()[group.file].file;
         let column = metadata.column(info.leaf);
         let descriptor = column.column_descr();
         let mut memory = self.memories.take();
-        let total = memory.read(file, dictionary, pages).map_err(Wrong::Read)?;
+        let total = memory.read(file, dictionary, pages).map_err(WrongPages::Read)?;
         let decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
         let mut decoder = decoder.with_room(elements, &self.buffers).with_empty_lists(null_lists_are_empty);
-        let added = memory
-            .for_each_page(file, column, total, |kind, page| decoder.add(kind, page).map_err(Wrong::Rows));
-        if let Err(Wrong::Rows(WrongRows::Encoding(_))) = added {
+        let added = memory.decode(file, column, total, &mut decoder);
+        if let Err(WrongPages::Rows(WrongRows::Encoding(_))) = added {
             let pages = open_pages(column, Bytes::copy_from_slice(&memory.stored[..total]));
-            let pages = pages.map_err(|error| Wrong::Read(damaged(file, &error.to_string())))?;
+            let pages = pages.map_err(|error| WrongPages::Read(damaged(file, &error.to_string())))?;
             let any = decode_any(&column.column_descr_ptr(), Box::new(pages), null, null_lists_are_empty);
-            return any.map_err(Wrong::Rows);
+            return any.map_err(WrongPages::Rows);
         }
         added?;
         self.memories.give_back(memory);
@@ -284,18 +283,6 @@ impl ParquetSource {
 
     fn wrong(&self, group: &GroupIndex, reason: String) -> FormatError {
         FormatError::data(self.files.files()[group.file].file.path(), reason)
-    }
-}
-
-/// Rows that cannot be read.
-enum Wrong {
-    Read(FormatError),
-    Rows(WrongRows),
-}
-
-impl From<FormatError> for Wrong {
-    fn from(error: FormatError) -> Self {
-        Self::Read(error)
     }
 }
 

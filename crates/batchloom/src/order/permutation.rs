@@ -270,9 +270,9 @@ fn add_round(half: &mut Lanes, other: &Lanes, key: &[u32; 2], side: u32) {
     // factors, in either order of bytes.
     let mut pairs: [u64; LANES / 2] = bytemuck::cast(mixed);
     for pair in &mut pairs {
-        let low = (*pair & LOW) * u64::from(side) >> 32;
-        let high = (*pair >> 32) * u64::from(side) & !LOW;
-        *pair = high | low;
+        let low = ((*pair & LOW) * u64::from(side)) >> 32;
+        let high = ((*pair >> 32) * u64::from(side)) & !LOW;
+        *pair = low | high;
     }
     let scattered: Lanes = bytemuck::cast(pairs);
     half.iter_mut().zip(scattered).for_each(|(half, scattered)| *half = add(*half, scattered, side));
