@@ -183,8 +183,8 @@ impl<'a> RowDecoder<'a> {
     }
 
     /// The bytes of levels before the values of a page of `bytes` bytes, if these values can be decompressed to where they
-    /// stay: they are stored as they are, and the rows so far have room for the levels. Every element has a value then;
-    /// otherwise the page is told apart once it is there.
+    /// stay: they are stored as they are, and the values so far are longer than the levels. This holds if the page has no
+    /// null, which is looked up once the page is decompressed.
     pub(super) fn levels_before(&self, kind: PageKind, bytes: usize) -> Option<usize> {
         let (PageKind::Data { values, encoding: Encoding::PLAIN, .. }, Some(Stored::Bytes(width))) =
             (kind, self.stored)
@@ -260,7 +260,7 @@ impl<'a> RowDecoder<'a> {
         }
     }
 
-    /// Adds a page of which every element has a value.
+    /// Adds a page that has no null.
     fn add_full(&mut self, parts: &Parts<'_>) -> Result<(), WrongRows> {
         self.add_starts(parts)?;
         let Some(stored) = self.stored else { return Ok(()) };
@@ -275,7 +275,7 @@ impl<'a> RowDecoder<'a> {
         )?)
     }
 
-    /// Adds the rows of a page of which every element has a value, without the values.
+    /// Adds the starts of the rows of a page that has no null, and its number of elements, without the values.
     fn add_starts(&mut self, parts: &Parts<'_>) -> Result<(), WrongRows> {
         if self.column.max_rep_level() > 0 {
             let (starts, before) = (&mut self.rows.starts, self.rows.elements);

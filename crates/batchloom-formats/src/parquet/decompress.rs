@@ -73,7 +73,7 @@ impl Decompressor {
         self.decompress_into(compression, stored, out.grow(bytes))
     }
 
-    /// Decompresses bytes of a compression that it [`knows`](Self::knows), which become as many as `target` has.
+    /// Fills `target` with the decompressed bytes. The compression is one that it [`knows`](Self::knows).
     pub(super) fn decompress_into(
         &mut self,
         compression: Compression,
