@@ -45,7 +45,7 @@ from bench.harness.record import pictures_folder, write
 from bench.harness.report import report
 from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
 from bench.storage.files import measure_columns, measure_lines, measure_parquet, measure_token_lists
-from bench.storage.limits import measure_limits, most_resident
+from bench.storage.limits import LIMIT, measure_limits, most_resident
 from bench.storage.own_files import measure_peers
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 from bench.storage.pictures import draw
@@ -146,18 +146,22 @@ def measure_shards(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     def open_shards() -> Any:
         return bl.ChunkedArray([open_map(str(number)) for number in range(SHARDS)])
 
-    def named(tokens: Any) -> bl.DataLoader[Any]:
-        return bl.DataLoader(bl.TokenDataset(tokens, SEQ_LEN), 8, shuffle=True)
+    def pieces(tokens: Any) -> bl.TokenDataset[Any]:
+        return bl.TokenDataset(tokens, SEQ_LEN)
+
+    def named(data: bl.TokenDataset[Any]) -> bl.DataLoader[Any]:
+        return bl.DataLoader(data, 8, shuffle=True)
 
     # With maps of their own, of which no page was read before.
-    resident = most_resident(epoch(named(open_shards()))) / 2**20
-    shards = "twenty shards"
-    data = {LOOM: open_map("whole"), shards: open_shards()}
+    resident = most_resident(epoch(named(pieces(open_shards()).with_memory(LIMIT)))) / 2**20
+    shards, limited = "twenty shards", "twenty shards, 64 MiB"
+    data = {LOOM: pieces(open_map("whole")), shards: pieces(open_shards())}
+    data[limited] = pieces(open_shards()).with_memory(LIMIT)
 
-    loaders = {name: named(tokens) for name, tokens in data.items()}
+    loaders = {name: named(each) for name, each in data.items()}
     require_same(loaders)
     timings = interleave("shards", [Candidate(name, epoch(loader)) for name, loader in loaders.items()], rounds)
-    claims = at_most("shards", timings, {shards: 1.2})
+    claims = at_most("shards", timings, {shards: 1.2, limited: 1.2})
     claims.append(Claim("shards: MiB of their files in memory", resident, "<=", 64))
     return {"part": "shards", "tokens": round(TOKENS * scale), **report("shards", timings, claims, {}, bar=ONE_ARRAY)}
 

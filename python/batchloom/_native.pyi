@@ -1,7 +1,7 @@
 """The engine, as the Python files beside this one use it. Checked against the compiled module by stubtest."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, final
+from typing import Any, NoReturn, Protocol, TypeVar, final
 
 __all__ = [
     "Backtest",
@@ -221,6 +221,8 @@ class Dataset:
     def rows(self, first: int, end: int) -> list[tuple[int, int]]: ...
     def most_rows(self, samples: int) -> list[int]: ...
 
+_AnyTensor = TypeVar("_AnyTensor", Tensor, ChunkedTensor)
+
 _FieldSlot = tuple[str, str, Any]
 
 _FieldOptions = tuple[str, str | None, float | None, list[float], list[float], str | None]
@@ -345,6 +347,7 @@ class ChunkedTensor:
     def chunks(self) -> list[Tensor]: ...
     def __len__(self) -> int: ...
 
+def read_from_files(array: _AnyTensor) -> _AnyTensor: ...
 @final
 class MappedPages:
     def __new__(cls, arrays: Sequence[Tensor | ChunkedTensor], limit: int, page: int) -> MappedPages: ...

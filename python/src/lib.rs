@@ -19,6 +19,7 @@ mod guard;
 mod interpreter;
 mod labels;
 mod loader;
+mod mapped_files;
 mod mapped_pages;
 mod memory;
 mod micro_batches;
@@ -80,6 +81,8 @@ mod _native {
     use crate::loader::{
         Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
     };
+    #[pymodule_export]
+    use crate::mapped_files::read_from_files;
     #[pymodule_export]
     use crate::mapped_pages::MappedPages;
     #[pymodule_export]

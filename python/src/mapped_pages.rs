@@ -10,7 +10,7 @@
 //! One of the files that may be unsafe: the system unmaps pages by their addresses.
 #![expect(unsafe_code, reason = "the system unmaps pages by their addresses")]
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::process;
@@ -20,6 +20,7 @@ use batchloom::ChunkedTensor;
 use pyo3::prelude::*;
 
 use crate::chunked::FieldArray;
+use crate::mapped_files::list_mapped_files;
 
 /// The pages of the maps that some arrays lie in.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -114,14 +115,7 @@ impl MappedPages {
 
     /// The maps that elements lie in, as they are now: those without a page that is in memory alone.
     fn maps(&self) -> Vec<Range<usize>> {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let mut found: Vec<_> =
-            maps.lines().filter_map(mapped_file).filter(|map| self.touches(&map.range)).collect();
-        if found.iter().any(|map| !map.is_shared) {
-            let unchanged = unchanged_maps(&fs::read_to_string("/proc/self/smaps").unwrap_or_default());
-            found.retain(|map| map.is_shared || unchanged.contains(&map.range));
-        }
-        found.into_iter().map(|map| map.range).collect()
+        list_mapped_files(|range| self.touches(range)).into_iter().map(|map| map.range).collect()
     }
 
     /// Returns true if an element lies in a map.
@@ -143,51 +137,6 @@ fn join(places: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
         adjoins
     });
     places
-}
-
-/// The map of a file: its addresses, and whether all who map the file see what is written to it.
-#[derive(Debug)]
-struct MappedFile {
-    range: Range<usize>,
-    is_shared: bool,
-}
-
-/// The map that its line in the list of the system describes. `None` for memory that is no file on a disk, and for a
-/// private map that may be written to.
-fn mapped_file(line: &str) -> Option<MappedFile> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let rights = words.next()?;
-    let (_offset, _device, _number, path) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    let is_memory = ["/dev/", "/sys/", "/memfd:", "/SYSV"].iter().any(|memory| path.starts_with(memory));
-    let is_shared = rights.ends_with('s');
-    if is_memory || !path.starts_with('/') || !(is_shared || rights == "r--p") {
-        return None;
-    }
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    Some(MappedFile { range: address(start)?..address(end)?, is_shared })
-}
-
-/// The maps of files without a page of their own, in memory or swapped out, by the counts of the system.
-fn unchanged_maps(counts: &str) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
-    let mut is_counted = false; // the last one of `found` is the map that counts follow
-    for line in counts.lines() {
-        let mut words = line.split_ascii_whitespace();
-        match (words.next(), words.next()) {
-            (Some("Anonymous:" | "Swap:"), kilobytes) if is_counted && kilobytes != Some("0") => {
-                found.pop();
-                is_counted = false;
-            }
-            (Some(range), Some(_)) if range.contains('-') => {
-                let map = mapped_file(line);
-                is_counted = map.is_some();
-                found.extend(map.map(|map| map.range));
-            }
-            _ => {}
-        }
-    }
-    found
 }
 
 /// The count of the pages of files that this process has in memory, in a file that stays open.

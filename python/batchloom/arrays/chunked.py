@@ -8,7 +8,9 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, SupportsIndex, overload
 
@@ -21,6 +23,9 @@ from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
 
 Array = numpy.ndarray[Any, Any]
+
+# True while fields are borrowed whose rows are read from files.
+_READS_FILES = ContextVar("READS_FILES", default=False)
 
 # The number of chunks that are checked before a block is formed.
 MOST_CHECKED = 8
@@ -239,7 +244,24 @@ def join_chunks(array: Any) -> Any:
 
 def borrow_field(label: str, array: Any) -> BorrowedArray:
     """Borrow the array of a field, in one piece of memory or in several."""
-    return BorrowedChunks(label, array) if isinstance(array, ChunkedArray) else BorrowedArray(label, array)
+    field = BorrowedChunks(label, array) if isinstance(array, ChunkedArray) else BorrowedArray(label, array)
+    if _READS_FILES.get() and field.device is None:
+        field.tensor = _native.read_from_files(field.tensor)
+    return field
+
+
+@contextmanager
+def reading_files() -> Iterator[None]:
+    """Let batches read the rows of fields that are borrowed meanwhile from files, if they lie in maps of files.
+
+    The pages of the maps stay out of memory. A row that lies elsewhere, or in a file that is not at its path any more, is
+    copied from memory.
+    """
+    token = _READS_FILES.set(True)
+    try:
+        yield
+    finally:
+        _READS_FILES.reset(token)
 
 
 def read_array(label: str, data: Any) -> Any:

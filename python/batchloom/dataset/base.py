@@ -157,10 +157,7 @@ class Dataset(HasSizes, Generic[Form]):
                 f"memory is {memory!r}, and no array of the dataset lies in the map of a file that could be unmapped "
                 'without losing a value; expected an array of numpy.load(path, mmap_mode="r"), or no such limit'
             )
-        limited = samples.__new__(type(samples))
-        limited.__dict__.update(samples.__dict__)
-        limited.memory = limit
-        return with_samples(self, limited)
+        return with_samples(self, samples.with_memory(limit))
 
     def concat(self, *others: Dataset[Any]) -> Dataset[Any]:
         """Return a dataset of the samples of this one, then those of others, over the data of all.

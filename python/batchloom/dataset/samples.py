@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import read_shuffle
+from batchloom.arrays.chunked import reading_files
 from batchloom.arrays.field import BorrowedArray
 from batchloom.arrays.pickling import from_pickle, to_pickle
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
@@ -395,11 +396,25 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     def refresh(self) -> Samples:
         """Return the samples where their arrays are now: other ones, if torch moved some to shared memory."""
-        if not self.location.was_shared:
-            return self
+        return self._make_again(self.memory) if self.location.was_shared else self
+
+    def with_memory(self, memory: int) -> Samples:
+        """Return the samples with a limit of bytes for memory maps.
+
+        Where maps hold more, rows are read from their files: the pages of a map around a row are more than the row.
+        """
+        if self.location.pages(memory).mapped > memory:
+            return self._make_again(memory)
+        limited = self.__new__(type(self))
+        limited.__dict__.update(self.__dict__)
+        limited.memory = memory
+        return limited
+
+    def _make_again(self, memory: int | None) -> Samples:
         make, arguments = self.recipe()
-        samples = make(*arguments)
-        samples.batch_types, samples.memory = self.batch_types, self.memory
+        with nullcontext() if memory is None else reading_files():
+            samples = make(*arguments)
+        samples.batch_types, samples.memory = self.batch_types, memory
         return samples if self.selection is None else samples.select(self.locate_selected())
 
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:
@@ -428,5 +443,7 @@ def restore_samples(
     """Return samples from what :meth:`Samples.to_pickle` returned."""
     make, arguments = recipe
     samples = make(*from_pickle(arguments))
-    samples.batch_types, samples.memory = batch_types, memory
+    samples.batch_types = batch_types
+    if memory is not None:
+        samples = samples.with_memory(memory)
     return samples if selection is None else samples.select(restore_selection(*selection))

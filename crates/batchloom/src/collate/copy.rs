@@ -19,7 +19,7 @@ pub(super) fn copy_rows(array: &ChunkedTensor, first: usize, count: usize, targe
 #[inline(never)]
 fn copy_rows_of_chunks(array: &ChunkedTensor, first: usize, count: usize, target: &mut [u8]) {
     let (bytes, mut rest) = (array.row_bytes(), target);
-    array.visit(first, count, |Place { source, rows, row }, count| {
+    array.visit(first, count, |Place { source, rows, row, .. }, count| {
         let (part, later) = std::mem::take(&mut rest).split_at_mut(count * bytes);
         copy_rows_of_chunk(source, rows, row, count, part);
         rest = later;
@@ -27,12 +27,12 @@ fn copy_rows_of_chunks(array: &ChunkedTensor, first: usize, count: usize, target
 }
 
 /// Copies rows of one chunk.
-fn copy_rows_of_chunk(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
+pub(super) fn copy_rows_of_chunk(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
     let bytes = rows.bytes();
     if bytes == 0 || count == 0 {
         return;
     }
-    if rows.steps.is_empty() && isize::try_from(bytes).is_ok_and(|bytes| bytes == rows.stride) {
+    if rows.are_dense() {
         let start = rows.offset + first * bytes;
         let source = &source[start..start + count * bytes];
         return match source.len() < HUGE {

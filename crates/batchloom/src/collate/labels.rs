@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::copy::copy_rows;
+use super::read_rows::take_rows;
 use super::index::write;
 use super::{Form, Members, PadSide};
 use crate::tensor::Sequences;
@@ -37,8 +37,7 @@ impl SampleTokens for Sequences {
     }
 
     fn copy(&self, members: &Members, member: usize, tokens: Range<usize>, target: &mut [u8]) -> Result<()> {
-        copy_rows(self.values(), self.start(members.row(member)) + tokens.start, tokens.len(), target);
-        Ok(())
+        take_rows(self.values(), self.start(members.row(member)) + tokens.start, tokens.len(), target)
     }
 }
 

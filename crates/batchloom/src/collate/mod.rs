@@ -30,6 +30,7 @@ mod pack;
 mod pad;
 mod prefetch;
 mod read;
+mod read_rows;
 mod resize;
 mod scalar;
 mod slot;

@@ -9,10 +9,10 @@
 
 use std::ops::Range;
 
-use super::copy::copy_rows;
 use super::index::write;
 use super::members::number;
 use super::prefetch::prefetch_rows;
+use super::read_rows::take_rows;
 use super::stack::stack;
 use super::{Form, Members, RowFrame, RowSlots, RowUnit};
 use crate::tensor::Sequences;
@@ -93,8 +93,7 @@ impl Form for Pack {
         if let Some(scattered) = members.find_scattered_rows(&self.sequences, range.clone()) {
             let slots =
                 RowSlots { batch: scattered.len(), stride: target.len(), fillers: 0, loss_denominator: 0 };
-            stack(values, &scattered, target, slots);
-            return Ok(());
+            return stack(values, &scattered, target, slots);
         }
         let starts = self.sequences.starts(members.rows(range.clone()));
         let first = |member: usize| {
@@ -108,7 +107,7 @@ impl Form for Pack {
             }
             let length = members.length(member);
             let (part, later) = rest.split_at_mut(length * row);
-            copy_rows(values, first(member), length, part);
+            take_rows(values, first(member), length, part)?;
             rest = later;
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::copy::copy_rows;
 use super::members::number;
 use super::prefetch::prefetch_rows;
+use super::read_rows::take_rows;
 use super::stack::stack;
 use super::{Form, Members, Padding, RowSlots};
 use crate::named::named;
@@ -79,7 +80,7 @@ impl Form for Pad {
                 self.prefetch(members, member + AHEAD, start);
             }
             match self.sequences.leading() {
-                1 => self.fill_line(members, member, starts[place], slot),
+                1 => self.fill_line(members, member, starts[place], slot)?,
                 _ => self.fill_box(members, member, &leading, slot),
             }
         }
@@ -142,7 +143,7 @@ impl Pad {
     }
 
     /// Fills a slot with a sample along one dimension; `start` is its first row of values.
-    fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) {
+    fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) -> Result<()> {
         let (values, length) = (self.sequences.values(), members.length(member));
         let first = start + members.start(member);
         let bytes = length * values.row_bytes();
@@ -157,11 +158,12 @@ impl Pad {
             Some(scattered) => {
                 let slots =
                     RowSlots { batch: scattered.len(), stride: data.len(), fillers: 0, loss_denominator: 0 };
-                stack(values, &scattered, data, slots);
+                stack(values, &scattered, data, slots)?;
             }
-            None => copy_rows(values, first, length, data),
+            None => take_rows(values, first, length, data)?,
         }
         repeat(&self.value, padding);
+        Ok(())
     }
 
     /// Fills a slot with a sample along several dimensions.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::copy::copy_runs;
 use super::prefetch::{Prefetch, prefetch_row};
+use super::read_rows::gather_rows;
 use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::error::TensorCause;
 use crate::tensor::{ChunkedTensor, DenseChunks, Place, Rows};
@@ -47,23 +48,35 @@ impl Form for Stack {
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
-        stack(&self.0, taken.rows, target, slots);
-        Ok(())
+        stack(&self.0, taken.rows, target, slots)
     }
 }
 
 /// Copies the rows `indices` of `array` to `target`, batch by batch.
 ///
+/// # Errors
+/// [`Kind::Data`](crate::Kind::Data) if the rows are read from a file, and it cannot be read.
+///
 /// # Panics
 /// Panics if an index is not a row, or `target` does not hold the batches.
-pub(super) fn stack(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
+pub(super) fn stack(
+    array: &ChunkedTensor,
+    indices: &[u64],
+    target: &mut [u8],
+    slots: RowSlots,
+) -> Result<()> {
     let bytes = array.row_bytes();
     if bytes == 0 || indices.is_empty() {
-        return;
+        return Ok(());
     }
-    let Some((source, rows)) = array.only_chunk() else { return stack_chunks(array, indices, target, slots) };
-    let dense = rows.steps.is_empty() && isize::try_from(bytes).is_ok_and(|bytes| bytes == rows.stride);
-    if dense {
+    if array.is_read() {
+        return gather_rows(array, indices, target, slots);
+    }
+    let Some((source, rows)) = array.only_chunk() else {
+        stack_chunks(array, indices, target, slots);
+        return Ok(());
+    };
+    if rows.are_dense() {
         let source = &source[rows.offset..];
         match bytes {
             1 => narrow::<1>(source, indices, target, slots),
@@ -82,6 +95,7 @@ pub(super) fn stack(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], s
     } else {
         copy_strided_rows(source, rows, indices, target, slots);
     }
+    Ok(())
 }
 
 /// Copies rows of `N` bytes that lie one after the other.
@@ -186,7 +200,7 @@ fn gather_chunks<const N: usize>(
 fn stack_strided_chunks(array: &ChunkedTensor, indices: &[u64], target: &mut [u8], slots: RowSlots) {
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(array.row_bytes()).zip(wanted) {
-            let Place { source, rows, row: number } = array.find(row_number(*index));
+            let Place { source, rows, row: number, .. } = array.find(row_number(*index));
             copy_runs(source, rows.start(number), &rows.steps, rows.contiguous, row);
         }
     }

@@ -6,9 +6,13 @@ use std::ops::Range;
 use super::index::write;
 use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
+use super::read_rows::take_rows;
 use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::{ChunkedTensor, Place};
 use crate::{DType, Result};
+
+/// The bytes of stored tokens that are read from a file at a time: they stay in the nearest cache.
+const READ: usize = 8 << 10;
 
 /// Equal pieces of a stream of tokens. The last pieces may end early.
 pub(crate) trait Pieces: Debug + Send + Sync {
@@ -123,7 +127,7 @@ impl<P: Pieces> Form for Tokens<P> {
             loss_denominator: members.loss_denominator,
         };
         let slot = self.pieces.batch_len(members) * self.dtype().size();
-        self.gather_slots(members.take(range.clone()), target, slots, slot);
+        self.gather_slots(members.take(range.clone()), target, slots, slot)?;
         let ignored =
             range.clone().filter(|&member| self.field == TokenField::Labels && members.is_banned(member));
         for place in ignored.map(|member| (member - range.start) * slot) {
@@ -134,14 +138,19 @@ impl<P: Pieces> Form for Tokens<P> {
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots) -> Result<()> {
         let slot = self.pieces.batch_len(&Members::default()) * self.dtype().size();
-        self.gather_slots(taken, target, slots, slot);
-        Ok(())
+        self.gather_slots(taken, target, slots, slot)
     }
 }
 
 impl<P: Pieces> Tokens<P> {
     /// Fills slots of `slot` bytes each.
-    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots, slot: usize) {
+    fn gather_slots(
+        &self,
+        taken: Taken<'_>,
+        target: &mut [u8],
+        slots: RowSlots,
+        slot: usize,
+    ) -> Result<()> {
         let mut ahead = taken.rows.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());
@@ -151,18 +160,19 @@ impl<P: Pieces> Tokens<P> {
                 }
                 match self.field {
                     TokenField::Labels if row >= counted => write(std::iter::repeat(IGNORED), slot),
-                    _ => self.write(sample, slot),
+                    _ => self.write(sample, slot)?,
                 }
             }
         }
+        Ok(())
     }
 
     /// Writes the tokens of a piece, and padding after them.
-    fn write(&self, sample: u64, slot: &mut [u8]) {
+    fn write(&self, sample: u64, slot: &mut [u8]) -> Result<()> {
         let real = (self.pieces.count(sample) * self.dtype().size()).min(slot.len());
         let (slot, padding) = slot.split_at_mut(real);
         if !slot.is_empty() {
-            self.write_tokens(self.pieces.start(sample), slot);
+            self.write_tokens(self.pieces.start(sample), slot)?;
         }
         match self.field {
             TokenField::Labels => write(std::iter::repeat(IGNORED), padding),
@@ -170,12 +180,13 @@ impl<P: Pieces> Tokens<P> {
                 padding.fill(0);
             }
         }
+        Ok(())
     }
 
-    fn write_tokens(&self, start: u64, slot: &mut [u8]) {
+    fn write_tokens(&self, start: u64, slot: &mut [u8]) -> Result<()> {
         match self.field {
-            TokenField::Inputs => self.values(start, slot),
-            TokenField::Labels => self.values(start + 1, slot),
+            TokenField::Inputs => return self.values(start, slot),
+            TokenField::Labels => return self.values(start + 1, slot),
             TokenField::Positions => {
                 let mut from = 0;
                 self.passages(start, slot, |passage, part| {
@@ -196,18 +207,22 @@ impl<P: Pieces> Tokens<P> {
                 part[0] = u8::from(passage.begins);
             }),
         }
+        Ok(())
     }
 
     /// Writes the tokens from `start` on.
-    fn values(&self, start: u64, slot: &mut [u8]) {
+    fn values(&self, start: u64, slot: &mut [u8]) -> Result<()> {
         if let Some(stored) = self.pieces.find_stored(start, slot.len() / self.dtype().size()) {
             return self.copy(stored, slot);
         }
+        let mut copied = Ok(());
         self.passages(start, slot, |passage, part| match passage.of {
-            PassageOf::Stored(tokens) => self.copy(tokens, part),
+            PassageOf::Stored(tokens) if copied.is_ok() => copied = self.copy(tokens, part),
+            PassageOf::Stored(_) => {}
             PassageOf::Separator => part.copy_from_slice(&self.pieces.separator().to_ne_bytes()),
             PassageOf::Padding(_) => part.fill(0),
         });
+        copied
     }
 
     fn passages(&self, start: u64, slot: &mut [u8], mut each: impl FnMut(Passage, &mut [u8])) {
@@ -220,7 +235,10 @@ impl<P: Pieces> Tokens<P> {
     }
 
     /// Copies stored tokens, each as int64.
-    fn copy(&self, stored: Range<usize>, target: &mut [u8]) {
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) if tokens are read from a file, and it cannot be read.
+    fn copy(&self, stored: Range<usize>, target: &mut [u8]) -> Result<()> {
         let tokens = self.pieces.tokens();
         match tokens.dtype() {
             DType::U8 => widen(tokens, &stored, target, |bytes| u8::from_ne_bytes(bytes).into()),
@@ -243,22 +261,39 @@ impl<P: Pieces> Tokens<P> {
 }
 
 /// Writes the elements `stored` of `N` bytes as int64.
+///
+/// # Errors
+/// [`Kind::Data`](crate::Kind::Data) if tokens are read from a file, and it cannot be read.
 #[inline(always)]
 fn widen<const N: usize>(
     tokens: &ChunkedTensor,
     stored: &Range<usize>,
     target: &mut [u8],
     read: impl Fn([u8; N]) -> i64,
-) {
+) -> Result<()> {
     let mut slots = target.as_chunks_mut::<8>().0;
-    tokens.visit(stored.start, stored.len(), |Place { source, rows, row }, count| {
+    let widen = |source: &[u8], slots: &mut [[u8; 8]]| {
+        let elements = source.as_chunks::<N>().0;
+        slots.iter_mut().zip(elements).for_each(|(slot, element)| *slot = read(*element).to_ne_bytes());
+    };
+    if tokens.is_read() {
+        let mut buffer = [0; READ];
+        for first in stored.clone().step_by(READ / N) {
+            let count = (stored.end - first).min(READ / N);
+            let (part, later) = slots.split_at_mut(count);
+            slots = later;
+            let bytes = &mut buffer[..count * N];
+            take_rows(tokens, first, count, bytes)?;
+            widen(bytes, part);
+        }
+        return Ok(());
+    }
+    tokens.visit(stored.start, stored.len(), |Place { source, rows, row, .. }, count| {
         let (part, later) = std::mem::take(&mut slots).split_at_mut(count);
         slots = later;
         let start = rows.start(row);
         if rows.stride == N.cast_signed() {
-            let elements = source[start..start + count * N].as_chunks::<N>().0;
-            part.iter_mut().zip(elements).for_each(|(slot, element)| *slot = read(*element).to_ne_bytes());
-            return;
+            return widen(&source[start..start + count * N], part);
         }
         for (slot, row) in part.iter_mut().zip(row..) {
             let start = rows.start(row);
@@ -266,4 +301,5 @@ fn widen<const N: usize>(
             *slot = read(element).to_ne_bytes();
         }
     });
+    Ok(())
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::error::TensorCause;
-use super::{DType, Element, Rows, Tensor};
+use super::{DType, Element, MappedFile, Rows, Tensor};
 use crate::{Result, memory};
 
 /// Rows of one type and shape in one [`Tensor`] or in several, shared, never copied.
@@ -41,6 +41,8 @@ pub struct ChunkedTensor {
     chunks: Arc<[Chunk]>,
     /// The chunk of each row; `None` for one chunk.
     table: Option<Arc<ChunkTable>>,
+    /// True if rows of a chunk are read from a file.
+    is_read: bool,
 }
 
 /// One piece of memory, and the rows in it.
@@ -55,12 +57,15 @@ impl Chunk {
         Self { array, rows }
     }
 
+    #[inline(always)]
+    fn place(&self, row: usize) -> Place<'_> {
+        Place { source: self.array.bytes(), rows: &self.rows, row, file: self.array.file() }
+    }
+
     /// The memory of the rows, if they lie one after the other without gaps.
     fn dense_rows(&self) -> Option<Bytes> {
-        let bytes = self.rows.bytes();
-        let is_dense = self.rows.steps.is_empty() && isize::try_from(bytes) == Ok(self.rows.stride);
-        let start = self.rows.offset;
-        is_dense.then(|| self.array.bytes().slice(start..start + self.array.shape()[0] * bytes))
+        let (start, bytes) = (self.rows.offset, self.rows.bytes());
+        self.rows.are_dense().then(|| self.array.bytes().slice(start..start + self.array.shape()[0] * bytes))
     }
 }
 
@@ -73,6 +78,8 @@ pub(crate) struct Place<'a> {
     pub(crate) rows: &'a Rows,
     /// The number of the row in the chunk.
     pub(crate) row: usize,
+    /// The file that the memory is a map of, if rows are read from there.
+    pub(crate) file: Option<&'a MappedFile>,
 }
 
 /// The rows of several chunks, each row in `bytes` bytes, one row after the other in each chunk.
@@ -102,7 +109,8 @@ impl std::fmt::Debug for ChunkedTensor {
 impl From<Tensor> for ChunkedTensor {
     fn from(array: Tensor) -> Self {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
-        Self { dtype, shape, chunks: Arc::new([Chunk::new(array)]), table: None }
+        let is_read = array.file().is_some();
+        Self { dtype, shape, chunks: Arc::new([Chunk::new(array)]), table: None, is_read }
     }
 }
 
@@ -138,7 +146,8 @@ impl ChunkedTensor {
         shape[0] = table.rows();
         let chunks: Arc<[Chunk]> = chunks.into_iter().map(Chunk::new).collect();
         table.dense = chunks.iter().map(Chunk::dense_rows).collect();
-        Ok(Self { dtype, shape, chunks, table: Some(Arc::new(table)) })
+        let is_read = chunks.iter().any(|chunk| chunk.array.file().is_some());
+        Ok(Self { dtype, shape, chunks, table: Some(Arc::new(table)), is_read })
     }
 
     /// The rows of several arrays, one array after the other.
@@ -194,6 +203,12 @@ impl ChunkedTensor {
         Self::new("", parts).ok()
     }
 
+    /// Returns true if rows of a chunk are read from a file.
+    #[inline(always)]
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
     /// The number of bytes of one row.
     pub(crate) fn row_bytes(&self) -> usize {
         self.chunks[0].rows.bytes()
@@ -217,7 +232,7 @@ impl ChunkedTensor {
     pub(crate) fn find(&self, row: usize) -> Place<'_> {
         let (number, row) = self.table.as_ref().map_or((0, row), |table| table.find(row));
         let chunk = &self.chunks[number];
-        Place { source: chunk.array.bytes(), rows: &chunk.rows, row }
+        chunk.place(row)
     }
 
     /// Visits `count` rows from row `first` on, chunk by chunk: the place of the first row in each, and the number of
@@ -231,7 +246,7 @@ impl ChunkedTensor {
             let there = (chunk.array.shape()[0].saturating_sub(row)).min(left);
             // The last chunk takes what is too much, where a bounds check fails.
             let taken = if number + 1 < self.chunks.len() { there } else { left };
-            each(Place { source: chunk.array.bytes(), rows: &chunk.rows, row }, taken);
+            each(chunk.place(row), taken);
             (number, row, left) = (number + 1, 0, left - taken);
         }
     }

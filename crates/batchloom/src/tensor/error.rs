@@ -71,6 +71,11 @@ causes! {
              {bytes} bytes"
         )]
         Layout { shape: Vec<usize>, strides: Vec<isize>, offset: usize, bytes: usize } is Data,
+        #[error(
+            "{bytes} bytes at byte {place} of {path} cannot be read: {reason}; expected the file as it was when it was \
+             mapped"
+        )]
+        MappedFile { path: String, place: u64, bytes: usize, reason: String } is Data,
         #[error("the elements are {found}, and {asked} were asked for; expected to read them as {found}")]
         ElementType { found: DType, asked: DType } is Type,
         #[error(

@@ -198,6 +198,11 @@ impl Rows {
         self.contiguous * self.steps.iter().map(|(count, _)| count).product::<usize>()
     }
 
+    /// Returns true if the rows lie one after the other, without gaps.
+    pub(crate) fn are_dense(&self) -> bool {
+        self.steps.is_empty() && isize::try_from(self.bytes()) == Ok(self.stride)
+    }
+
     /// The byte offset of row `row`, which is not checked.
     #[inline(always)]
     pub(crate) fn start(&self, row: usize) -> usize {

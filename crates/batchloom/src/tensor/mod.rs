@@ -10,6 +10,7 @@ mod chunked;
 mod dtype;
 pub(crate) mod error;
 mod layout;
+mod mapped_file;
 #[cfg(feature = "npy")]
 mod npy;
 #[cfg(feature = "safetensors")]
@@ -23,6 +24,7 @@ pub use chunked::ChunkedTensor;
 pub(crate) use chunked::{DenseChunks, Place};
 pub use dtype::{DType, Element};
 pub use layout::Layout;
+pub(crate) use mapped_file::MappedFile;
 pub(crate) use layout::{Rows, step_from};
 #[cfg(feature = "npy")]
 pub use npy::NpyHeader;
