@@ -101,7 +101,10 @@ fn is_file_of(map: &MappedFile, file: &File) -> bool {
 
     // A device has 12 and 8 bits of two numbers, and more bits of both above them.
     let split = |device: u64| {
-        ((device >> 8) & 0xFFF | (device >> 32) & !0xFFF, device & 0xFF | (device >> 12) & !0xFF & 0xFFFF_FFFF)
+        (
+            (device >> 8) & 0xFFF | (device >> 32) & !0xFFF,
+            device & 0xFF | (device >> 12) & !0xFF & 0xFFFF_FFFF,
+        )
     };
     file.metadata().is_ok_and(|found| {
         let (major, minor) = split(found.dev());

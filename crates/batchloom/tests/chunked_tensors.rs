@@ -31,6 +31,26 @@ fn chunked(lengths: &[usize], width: usize) -> ChunkedTensor {
     ChunkedTensor::new("x", chunks).unwrap()
 }
 
+/// The same array with rows that are read from a file, where its memory begins after `before` bytes.
+#[cfg(unix)]
+fn in_file(array: &Tensor, before: usize) -> Tensor {
+    static FILES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let number = FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("batchloom-in-file-{}-{number}", std::process::id()));
+    std::fs::write(&path, [&vec![0xA5; before], array.bytes().as_ref()].concat()).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap(); // it is there as long as it is open
+    array.clone().with_file(file.into(), path, before as u64)
+}
+
+/// The same array, where some of its chunks are read from files.
+#[cfg(unix)]
+fn in_files(array: &ChunkedTensor, reads: &[bool]) -> ChunkedTensor {
+    let chunks = array.chunks().zip(reads.iter().cycle()).enumerate();
+    let chunks = chunks.map(|(k, (chunk, &reads))| if reads { in_file(chunk, 7 * k) } else { chunk.clone() });
+    ChunkedTensor::new("x", chunks).unwrap()
+}
+
 /// Numbers from 0, in chunks of these lengths.
 fn numbers(lengths: &[usize]) -> ChunkedTensor {
     let mut from = 0_u16;
@@ -102,6 +122,34 @@ fn epoch(dataset: Dataset, rule: Rule, shuffles: bool) -> Vec<Vec<Field>> {
     batches.collect()
 }
 
+/// Bytes that a file does not have are an error of the batch, which names the file and the place.
+#[cfg(unix)]
+#[test]
+fn a_file_that_ends_early_is_an_error() {
+    let map = Tensor::from_vec(vec![1_i64; 16 * 32], &[16, 32]).unwrap();
+    let path = std::env::temp_dir().join(format!("batchloom-short-{}", std::process::id()));
+    std::fs::write(&path, [1_u8; 12 * 256]).unwrap();
+    let file = std::sync::Arc::new(std::fs::File::open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let x = map.with_file(file, path.clone(), 0);
+    let chunks = ChunkedTensor::new("x", [x.clone(), x.clone()]).unwrap();
+    let offsets: Vec<i64> = (0..=16).collect();
+    let lists = SequenceDataset::new().variable("x", Sequences::new("x", x.clone(), &offsets).unwrap());
+    let tokens = TokenDataset::new(x.reshape(&[512]).unwrap(), 32).unwrap();
+    let datasets: [Dataset; 4] = [
+        TensorDataset::new([("x", x)]).unwrap().into(),
+        TensorDataset::new([("x", chunks)]).unwrap().into(),
+        lists.build().unwrap().into(),
+        tokens.into(),
+    ];
+    for dataset in datasets {
+        let loader = Loader::builder(dataset).rule(FixedSize::new(4).unwrap()).build().unwrap();
+        assert!(loader.iter().take_while(Result::is_ok).count() < 4);
+        let error = loader.iter().find_map(Result::err).unwrap();
+        assert!(is(&error, Kind::Data, &[&path.display().to_string(), "cannot be read"]), "{error}");
+    }
+}
+
 proptest! {
     /// L2 and L3 for arrays in chunks: no batch tells where a chunk ends.
     #[test]
@@ -126,6 +174,26 @@ proptest! {
         let shuffles = shuffles && kind != 6;
         prop_assert_eq!(found.sample(0).unwrap().len(), expected.sample(0).unwrap().len());
         prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(expected, rule, shuffles));
+    }
+
+    /// L3 for arrays in maps of files: no batch tells whether rows were read from a file or copied from its map.
+    #[cfg(unix)]
+    #[test]
+    fn rows_of_files_are_rows_of_maps(
+        lengths in prop::collection::vec(0_usize..12, 1..12),
+        width in prop::sample::select(vec![1_usize, 3, 15, 16, 40]),
+        reads in prop::collection::vec(any::<bool>(), 1..4),
+        kind in 0_usize..7,
+        number in 0_usize..4,
+        shuffles in any::<bool>(),
+    ) {
+        let rows: usize = lengths.iter().sum();
+        prop_assume!(rows >= 14);
+        let (x, tokens) = (chunked(&lengths, width), numbers(&[rows / 2, rows - rows / 2]));
+        let found = dataset(kind, rows, in_files(&x, &reads), in_files(&tokens, &reads));
+        let shuffles = shuffles && kind != 6;
+        let rule = rule(kind, number);
+        prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(dataset(kind, rows, x, tokens), rule, shuffles));
     }
 
     /// Datasets put together give the batches of one dataset with their samples.

@@ -254,8 +254,8 @@ def borrow_field(label: str, array: Any) -> BorrowedArray:
 def reading_files() -> Iterator[None]:
     """Let batches read the rows of fields that are borrowed meanwhile from files, if they lie in maps of files.
 
-    The pages of the maps stay out of memory. A row that lies elsewhere, or in a file that is not at its path any more, is
-    copied from memory.
+    The pages of the maps stay out of memory. Rows are copied from memory where they lie elsewhere, or in a file that is
+    not at its path any more, and beyond the first 256 files of a field, which stay open.
     """
     token = _READS_FILES.set(True)
     try:

@@ -686,7 +686,7 @@ def test_rules_that_sort_read_each_chunk_about_once_within_memory(rule, window):
     loader = bl.DataLoader(dataset, batching=rule, shuffle=True)
     samples = sorted(sample for batch in loader for sample in batch["index"].flatten().tolist() if sample >= 0)
     assert sorted(set(samples)) == list(range(15_000))
-    assert dataset.counts.read <= 66
+    assert dataset.counts.read <= 75  # a thread that waits for its turn may find that a chunk has left
     assert dataset.counts.most_held <= 60 * (not window) + 30
     if dataset.memory is not None:
         assert dataset.counts.most_bytes <= dataset.memory

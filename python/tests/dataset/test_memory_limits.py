@@ -106,6 +106,154 @@ def test_pages_return_and_changes_stay(tmp_path):
     assert values[5].sum() == 7 << 16
 
 
+FILE_ROWS, FILE_WIDTH = 3000, 64
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """A file of rows of 512 bytes, whose name has what lists of maps write in other ways."""
+    path = tmp_path / "a (deleted) file, äöü.bin"
+    numpy.arange(FILE_ROWS * FILE_WIDTH).tofile(path)
+    return path
+
+
+def rows_of(path, mode="r"):
+    return numpy.memmap(path, numpy.int64, mode).reshape(-1, FILE_WIDTH)
+
+
+def taken(dataset, **options):
+    """The first number of each row, in the order of the data."""
+    loader = bl.DataLoader(dataset, 64, shuffle=True, **options)
+    rows = numpy.concatenate([numpy.asarray(batch[0] if isinstance(batch, tuple) else batch) for batch in loader])
+    numbers = numpy.concatenate([numpy.asarray(numbers) for numbers in loader.plan(0)])
+    assert (rows == rows[:, :1] + numpy.arange(FILE_WIDTH)).all()
+    return rows[numpy.argsort(numbers), 0]
+
+
+WANTED = numpy.arange(FILE_ROWS) * FILE_WIDTH
+
+
+@pytest.mark.parametrize("kind", ["rows", "sequences", "tokens"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_rows_are_read_without_pages(wide, kind, shards):
+    """Of one map or of several of them, by any kind of samples that lie as they are delivered."""
+    each = FILE_ROWS // shards
+    parts = [rows_of(wide)[part * each : (part + 1) * each] for part in range(shards)]
+    values = parts[0] if shards == 1 else bl.ChunkedArray(parts)
+    offsets = numpy.arange(FILE_ROWS + 1)
+    dataset = {
+        "rows": lambda: bl.TensorDataset(values),
+        "sequences": lambda: bl.SequenceDataset(x=(values, offsets)),
+        "tokens": lambda: bl.TokenDataset(
+            rows_of(wide).reshape(-1) if shards == 1 else bl.ChunkedArray([part.reshape(-1) for part in parts]),
+            FILE_WIDTH - 1,
+        ),
+    }[kind]()
+    limited = dataset.with_memory(1)
+    samples_of(limited).release_pages()
+    seen = [as_bytes(batch) for batch in bl.DataLoader(limited, 64, shuffle=True, num_threads=2)]
+    assert resident_of(str(wide)) == 0
+    assert seen == [as_bytes(batch) for batch in bl.DataLoader(dataset, 64, shuffle=True)]
+    assert resident_of(str(wide)) > 0
+
+
+def test_a_limit_above_the_maps_reads_no_file(wide):
+    dataset = bl.TensorDataset(rows_of(wide)).with_memory("1GB")
+    assert (taken(dataset) == WANTED).all()
+    assert resident_of(str(wide)) > 0
+
+
+@pytest.mark.parametrize("change", ["gone", "other", "same name"])
+def test_a_file_that_is_not_at_its_path_any_more(wide, change):
+    """Rows are copied from the map, which keeps the file that it was made of."""
+    values = rows_of(wide)
+    if change != "same name":
+        wide.unlink()
+    if change == "other":
+        numpy.zeros(FILE_ROWS * FILE_WIDTH, numpy.int64).tofile(wide)
+    if change == "same name":
+        other = wide.with_name("other")
+        numpy.zeros(FILE_ROWS * FILE_WIDTH, numpy.int64).tofile(other)
+        other.rename(wide)
+    assert (taken(bl.TensorDataset(values).with_memory(1)) == WANTED).all()
+
+
+def test_a_file_that_leaves_its_path_stays_open(wide):
+    dataset = bl.TensorDataset(rows_of(wide)).with_memory(1)
+    wide.unlink()
+    numpy.zeros(FILE_ROWS * FILE_WIDTH, numpy.int64).tofile(wide)
+    assert (taken(dataset) == WANTED).all()
+
+
+@pytest.mark.parametrize("first", [1, 100, 1024])
+def test_maps_that_begin_within_the_file(wide, first):
+    """At a page or between two, and an array that begins within the map."""
+    values = numpy.memmap(wide, numpy.int64, "r", first * 8 * FILE_WIDTH).reshape(-1, FILE_WIDTH)[3:]
+    limited = bl.TensorDataset(values).with_memory(1)
+    samples_of(limited).release_pages()
+    assert (taken(limited) == WANTED[first + 3 :]).all()
+    assert resident_of(str(wide)) == 0
+
+
+def test_writes_to_the_file_are_read(wide):
+    values = rows_of(wide, "r+")
+    dataset = bl.TensorDataset(values).with_memory(1)
+    values += 5
+    assert (taken(dataset) == WANTED + 5).all()
+    with open(wide, "r+b") as file:
+        numpy.arange(FILE_ROWS * FILE_WIDTH).tofile(file)
+    assert (taken(dataset) == WANTED).all()
+
+
+def test_a_file_that_is_cut_is_an_error_of_the_batch(wide):
+    """Where its owner does not tell that it was cut: a copy from the map would end the process."""
+    pyarrow = pytest.importorskip("pyarrow")
+    values = numpy.frombuffer(pyarrow.memory_map(str(wide)).read_buffer(), numpy.int64).reshape(-1, FILE_WIDTH)
+    dataset = bl.TensorDataset(values).with_memory(1)
+    loader = bl.DataLoader(dataset, 64, shuffle=True)
+    os.truncate(wide, wide.stat().st_size // 2)
+    with refused(bl.DataError, str(wide), "cannot be read", "512 bytes"):
+        list(loader)
+    numpy.arange(FILE_ROWS * FILE_WIDTH).tofile(wide)  # mended
+    assert (taken(dataset) == WANTED).all()
+
+
+def test_more_files_than_may_be_open(script, tmp_path):
+    """Some are read, and rows of others are copied from their maps."""
+    values = numpy.arange(300 * 2 * FILE_WIDTH).reshape(300, 2, FILE_WIDTH)
+    for number, each in enumerate(values):
+        each.tofile(tmp_path / f"{number}.bin")
+    code = """
+        import glob, os, sys
+        import batchloom as bl
+        import numpy
+
+        count, width = 300, 64
+        paths = [f"{sys.argv[1]}/{number}.bin" for number in range(count)]
+        maps = [numpy.memmap(path, numpy.int64, "r").reshape(-1, width) for path in paths]
+        before = len(os.listdir("/proc/self/fd"))
+        dataset = bl.TensorDataset(bl.ChunkedArray(maps)).with_memory(1)
+        assert 0 < len(os.listdir("/proc/self/fd")) - before <= 256
+        rows = numpy.sort(numpy.concatenate([x[:, 0] for (x,) in bl.DataLoader(dataset, 7, shuffle=True)]))
+        assert (rows == width * numpy.arange(2 * count)).all()
+        del dataset
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        print("good")
+    """
+    assert script(code, tmp_path).strip() == "good"
+
+
+def test_another_process_reads_files_too(script, wide):
+    """One that is spawned takes the limit with its pickle."""
+    limited = pickle.loads(pickle.dumps(bl.TensorDataset(rows_of(wide)).with_memory(1)))
+    samples_of(limited).release_pages()
+    assert (taken(limited) == WANTED).all()
+    assert resident_of(str(wide)) == 0
+    part = limited.split(a=0.5, b=0.5)[1]
+    assert len(list(bl.DataLoader(part, 64, shuffle=True))) > 0
+    assert resident_of(str(wide)) == 0
+
+
 def test_a_private_map_keeps_its_changes(path):
     values = numpy.memmap(path, numpy.int64, "c")
     values[:] = numpy.arange(len(values))

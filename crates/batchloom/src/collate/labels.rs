@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::read_rows::take_rows;
 use super::index::write;
+use super::read_rows::take_rows;
 use super::{Form, Members, PadSide};
 use crate::tensor::Sequences;
 use crate::{DType, Result};

@@ -69,7 +69,10 @@ fn read_rows_of_chunk(place: Place<'_>, count: usize, target: &mut [u8]) -> Resu
         Some(file) => {
             let start = rows.start(row);
             // Rows that do not exist are no bytes of the array, though the file may go on.
-            assert!(start.checked_add(target.len()).is_some_and(|end| end <= source.len()), "rows are in the array");
+            assert!(
+                start.checked_add(target.len()).is_some_and(|end| end <= source.len()),
+                "rows are in the array"
+            );
             file.read(start, target)
         }
         None => {

@@ -144,13 +144,7 @@ impl<P: Pieces> Form for Tokens<P> {
 
 impl<P: Pieces> Tokens<P> {
     /// Fills slots of `slot` bytes each.
-    fn gather_slots(
-        &self,
-        taken: Taken<'_>,
-        target: &mut [u8],
-        slots: RowSlots,
-        slot: usize,
-    ) -> Result<()> {
+    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: RowSlots, slot: usize) -> Result<()> {
         let mut ahead = taken.rows.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());

@@ -24,8 +24,8 @@ pub use chunked::ChunkedTensor;
 pub(crate) use chunked::{DenseChunks, Place};
 pub use dtype::{DType, Element};
 pub use layout::Layout;
-pub(crate) use mapped_file::MappedFile;
 pub(crate) use layout::{Rows, step_from};
+pub(crate) use mapped_file::MappedFile;
 #[cfg(feature = "npy")]
 pub use npy::NpyHeader;
 pub use sequences::Sequences;
