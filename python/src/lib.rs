@@ -2,7 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
 //! `run`, `loader`, `micro_batches` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
-//! libraries, `mapped_pages` unmaps pages of files, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
+//! libraries, `mapped_files` lists maps of files and `mapped_pages` unmaps their pages, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod arrow_structs;

@@ -1,11 +1,9 @@
 //! The maps of files in this process, and arrays in them that are read from the files.
 //!
-//! Arrays of any framework lie in such maps: the addresses of their elements are looked up among the maps of the process,
-//! whoever made them.
+//! An array of any framework may lie in a map. Its map is found by the addresses of its elements.
 //!
-//! Promises: a map is listed only if its bytes are those of its file: it is shared, or it is private, read-only, and the
-//! system counts no page of its own in it. An array is read from a file only if the file at its path is the file of the
-//! map.
+//! Promises: a listed map has the bytes of its file. Such a map is shared; or it is private and read-only, and the system
+//! counts no changed page in it. An array is read from the file at a path only if its map is a map of that file.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,24 +20,24 @@ use crate::error::raise;
 /// The most files that stay open for the arrays of a field: a quarter of the files that a process may usually have open.
 const MOST_FILES: usize = 256;
 
-/// The map of a file: its addresses, and what lies there.
+/// The map of a file.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     pub(crate) range: Range<usize>,
-    /// True if all who map the file see what is written to it.
+    /// True if writes to the map go to the file.
     is_shared: bool,
-    /// The byte of the file at the first address.
+    /// The place in the file of the byte at the first address.
     start: u64,
-    /// The device and the number of the file there, as the system writes them.
+    /// The device of the file, as the system writes it, and the number of the file on the device.
     device: String,
     number: u64,
     path: PathBuf,
 }
 
-/// The maps of files with bytes of the files alone, among those whose addresses are `wanted`.
+/// The maps whose bytes are the bytes of their files, and whose addresses are `wanted`.
 pub(crate) fn list_mapped_files(wanted: impl Fn(&Range<usize>) -> bool) -> Vec<MappedFile> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut found: Vec<_> = maps.lines().filter_map(mapped_file).filter(|map| wanted(&map.range)).collect();
+    let mut found: Vec<_> = maps.lines().filter_map(read_line).filter(|map| wanted(&map.range)).collect();
     if found.iter().any(|map| !map.is_shared) {
         let unchanged = unchanged_maps(&fs::read_to_string("/proc/self/smaps").unwrap_or_default());
         found.retain(|map| map.is_shared || unchanged.contains(&map.range));
@@ -47,8 +45,7 @@ pub(crate) fn list_mapped_files(wanted: impl Fn(&Range<usize>) -> bool) -> Vec<M
     found
 }
 
-/// The array with rows that are read from the files whose maps its chunks lie in; chunks elsewhere stay as they are. It is
-/// documented in batchloom/arrays/chunked.py.
+/// The same array, where chunks in maps of files are read from the files. Other chunks stay as they are.
 #[pyfunction]
 pub(crate) fn read_from_files(py: Python<'_>, array: FieldArray<'_>) -> PyResult<Py<PyAny>> {
     let maps = list_mapped_files(|_| true); // in the order of their addresses
@@ -79,12 +76,12 @@ fn read_chunk(chunk: &batchloom::Tensor, maps: &[MappedFile], files: &mut OpenFi
     }
 }
 
-/// The files that were opened, or could not be, by their paths.
+/// Files by their paths; `None` for a file that could not be opened.
 #[derive(Debug, Default)]
 struct OpenFiles(HashMap<PathBuf, Option<Arc<File>>>);
 
 impl OpenFiles {
-    /// The file of a map; `None` if it is not at its path any more, cannot be opened, or too many are open.
+    /// The file of a map. `None` if another file is at its path, if the file cannot be opened, or if too many are open.
     fn open(&mut self, map: &MappedFile) -> Option<Arc<File>> {
         if self.0.len() >= MOST_FILES && !self.0.contains_key(&map.path) {
             return None;
@@ -118,9 +115,9 @@ fn is_file_of(_: &MappedFile, _: &File) -> bool {
     false
 }
 
-/// The map that its line in the list of the system describes. `None` for memory that is no file on a disk, and for a
-/// private map that may be written to.
-fn mapped_file(line: &str) -> Option<MappedFile> {
+/// Reads a line of the system's list of maps. `None` for memory without a file on a disk, and for a private map that may
+/// be written to.
+fn read_line(line: &str) -> Option<MappedFile> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let rights = words.next()?;
@@ -142,7 +139,7 @@ fn mapped_file(line: &str) -> Option<MappedFile> {
     })
 }
 
-/// The maps of files without a page of their own, in memory or swapped out, by the counts of the system.
+/// The maps of files without a changed page, in memory or swapped out, by the counts of the system.
 fn unchanged_maps(counts: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut is_counted = false; // the last one of `found` is the map that counts follow
@@ -154,7 +151,7 @@ fn unchanged_maps(counts: &str) -> Vec<Range<usize>> {
                 is_counted = false;
             }
             (Some(range), Some(_)) if range.contains('-') => {
-                let map = mapped_file(line);
+                let map = read_line(line);
                 is_counted = map.is_some();
                 found.extend(map.map(|map| map.range));
             }

@@ -40,7 +40,7 @@ impl MappedFile {
         std::os::unix::fs::FileExt::read_exact_at(&*self.file, target, place)
     }
 
-    /// Where a file has one position for all threads, arrays are given none: see [`Tensor::with_file`](super::Tensor).
+    // Threads would share one position in the file. So arrays are given no file: see `Tensor::with_file`.
     #[cfg(not(unix))]
     fn read_at(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
         Err(std::io::ErrorKind::Unsupported.into())
