@@ -2,7 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
 //! `run`, `loader`, `micro_batches` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
-//! libraries, `mapped_files` lists maps of files and `mapped_pages` unmaps their pages, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
+//! libraries, `file_maps` lists maps of files and `mapped_pages` unmaps their pages, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod arrow_structs;
@@ -14,12 +14,13 @@ mod dataset;
 mod dlpack;
 mod draws;
 mod error;
+mod file_maps;
 mod formats;
 mod guard;
 mod interpreter;
 mod labels;
 mod loader;
-mod mapped_files;
+
 mod mapped_pages;
 mod memory;
 mod micro_batches;
@@ -74,6 +75,8 @@ mod _native {
     #[pymodule_export]
     use crate::draws::Draws;
     #[pymodule_export]
+    use crate::file_maps::FileMaps;
+    #[pymodule_export]
     use crate::formats::{FileChunks, JsonLines, ParquetFiles, line_places};
     #[pymodule_export]
     use crate::interpreter::settle;
@@ -81,8 +84,6 @@ mod _native {
     use crate::loader::{
         Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
     };
-    #[pymodule_export]
-    use crate::mapped_files::read_from_files;
     #[pymodule_export]
     use crate::mapped_pages::MappedPages;
     #[pymodule_export]

@@ -20,7 +20,7 @@ use batchloom::ChunkedTensor;
 use pyo3::prelude::*;
 
 use crate::chunked::FieldArray;
-use crate::mapped_files::list_mapped_files;
+use crate::file_maps::list_file_maps;
 
 /// The pages of the maps that some arrays lie in.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -115,7 +115,7 @@ impl MappedPages {
 
     /// The maps that elements lie in, as they are now: those without a page that is in memory alone.
     fn maps(&self) -> Vec<Range<usize>> {
-        list_mapped_files(|range| self.touches(range)).into_iter().map(|map| map.range).collect()
+        list_file_maps(|range| self.touches(range)).into_iter().map(|map| map.range).collect()
     }
 
     /// Returns true if an element lies in a map.

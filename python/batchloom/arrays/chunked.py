@@ -24,8 +24,8 @@ from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, 
 
 Array = numpy.ndarray[Any, Any]
 
-# True while fields are borrowed whose rows are read from files.
-_READS_FILES = ContextVar("READS_FILES", default=False)
+# The maps of files, while fields are borrowed whose rows are read from there.
+_MAPS: ContextVar[_native.FileMaps | None] = ContextVar("MAPS", default=None)
 
 # The number of chunks that are checked before a block is formed.
 MOST_CHECKED = 8
@@ -245,8 +245,9 @@ def join_chunks(array: Any) -> Any:
 def borrow_field(label: str, array: Any) -> BorrowedArray:
     """Borrow the array of a field, in one piece of memory or in several."""
     field = BorrowedChunks(label, array) if isinstance(array, ChunkedArray) else BorrowedArray(label, array)
-    if _READS_FILES.get() and field.device is None:
-        field.tensor = _native.read_from_files(field.tensor)
+    maps = _MAPS.get()
+    if maps is not None and field.device is None:
+        field.tensor = maps.find_files(field.tensor)
     return field
 
 
@@ -255,13 +256,13 @@ def reading_files() -> Iterator[None]:
     """Let batches read the rows of fields that are borrowed meanwhile from files, if they lie in maps of files.
 
     The pages of the maps stay out of memory. Rows are copied from memory where they lie elsewhere, or in a file that is
-    not at its path any more, and beyond the first 256 files of a field, which stay open.
+    not at its path any more, and where too many files are open already.
     """
-    token = _READS_FILES.set(True)
+    token = _MAPS.set(_MAPS.get() or _native.FileMaps())
     try:
         yield
     finally:
-        _READS_FILES.reset(token)
+        _MAPS.reset(token)
 
 
 def read_array(label: str, data: Any) -> Any:

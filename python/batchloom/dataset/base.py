@@ -132,19 +132,20 @@ class Dataset(HasSizes, Generic[Form]):
 
             rows = bl.TensorDataset(numpy.load("train.npy", mmap_mode="r")).with_memory("64MB")
 
-        Where the maps hold more bytes, batches read rows, samples of sequences and tokens from the files, which stay
-        open, and no page of the maps comes into memory. A row in random order takes about 0.4 us longer then: an epoch
-        over rows of 1 KB takes three to five times as long, and over rows of 64 KB up to 1.4 times.
+        If the maps hold more bytes than the limit, batches read rows, samples of sequences and tokens from the files,
+        which stay open, and their pages do not come into memory. A row in random order takes about 0.4 us longer then:
+        an epoch over rows of 1 KB takes three to five times as long, and over rows of 64 KB up to 1.4 times.
 
-        Rows of less than 64 bytes, rows with gaps between them, sparse rows, windows of series, and files beyond the
-        first 256 of a field are copied from the maps. Loaders look between blocks of batches: once more pages of the
-        maps are in memory, all of them are unmapped; they stay in the cache of the system. The blocks that are prepared
-        meanwhile add what they copy from, 64 KB around each row, or up to 2 MB.
+        Fewer than 256 bytes, rows with gaps between them, sparse rows and windows of series are copied from the maps.
+        So are rows of more files than may stay open: 256, or half of what the process may open. Loaders look between
+        blocks of batches: once more pages of the maps than the limit are in memory, all of them are unmapped; they
+        stay in the cache of the system. The blocks that are prepared meanwhile add what they copy from, 64 KB around
+        each row, or up to 2 MB.
 
         The limit of datasets that are put together is the sum of the limits that were given. Without a limit, streams
         of tokens and views of windows have one of 256 MiB, and other data has none.
 
-        The dataset is made again from its arrays, which are shared: it takes as long as to make it the first time.
+        The dataset is made again of its arrays, which are shared.
 
         Args:
             memory: The bytes, or a text such as ``"64MB"``.

@@ -14,7 +14,7 @@ from batchloom.arrays.field import host
 from batchloom.batching.rules import FixedSize, Rule, engine_rule
 from batchloom.collate.extras import Extras
 from batchloom.collate.schema import Columns, Schema
-from batchloom.dataset.base import Dataset, refresh, samples_of
+from batchloom.dataset.base import Dataset, refresh, samples_of, with_samples
 from batchloom.dataset.location import Location
 from batchloom.dataset.samples import Recipe, Samples, override
 from batchloom.errors import ArgumentError, many
@@ -212,8 +212,17 @@ class JoinedSamples(StoredSamples):
         datasets = tuple(refresh(each) for each in self.datasets)
         if all(now is before for now, before in zip(datasets, self.datasets, strict=True)):
             return self
+        return self._joined(datasets, self.memory, self.reads_files)
+
+    @override
+    def make_again(self, memory: int | None, reads_files: bool) -> Samples:
+        parts = zip(self.datasets, self.parts, strict=True)
+        datasets = tuple(with_samples(each, samples.make_again(memory, reads_files)) for each, samples in parts)
+        return self._joined(datasets, memory, reads_files)
+
+    def _joined(self, datasets: tuple[Dataset[Any], ...], memory: int | None, reads_files: bool) -> Samples:
         samples = JoinedSamples(datasets, self.says_source)
-        samples.memory = self.memory
+        samples.memory, samples.reads_files = memory, reads_files
         return samples if self.selection is None else samples.select(self.selection)
 
 

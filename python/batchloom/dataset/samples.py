@@ -180,6 +180,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         extras: The extras of the batches of a loader: masks, lengths and all else beside the fields of samples.
         batch_types: The types of fields in samples and batches, by name, where they are not the types of the data.
         memory: The bytes of memory maps that may be in memory; ``None`` where no number was given.
+        reads_files: ``True`` if batches read rows from the files of memory maps.
         reads_once: ``True`` if an epoch reads each page of a map about once: pages are unmapped then even where no
             number was given. Rows in random order read a page many times, and mapping it again takes longer than a row.
         are_items: ``True`` if single samples are all that a batch is made of: a function can make it of a list of them.
@@ -192,6 +193,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     extras: Extras = Extras()
     batch_types: Mapping[str, str] = MappingProxyType({})
     memory: int | None = None
+    reads_files: bool = False
     reads_once: bool = False
     location: Location
     is_bare: bool = False
@@ -396,25 +398,32 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
 
     def refresh(self) -> Samples:
         """Return the samples where their arrays are now: other ones, if torch moved some to shared memory."""
-        return self._make_again(self.memory) if self.location.was_shared else self
+        return self.make_again(self.memory, self.reads_files) if self.location.was_shared else self
 
     def with_memory(self, memory: int) -> Samples:
         """Return the samples with a limit of bytes for memory maps.
 
-        Where maps hold more, rows are read from their files: the pages of a map around a row are more than the row.
+        Rows are read from the files of maps that hold more: the pages of a map around a row are more than the row.
         """
-        if self.location.pages(memory).mapped > memory:
-            return self._make_again(memory)
+        reads_files = self.location.pages(memory).mapped > memory
+        if reads_files != self.reads_files:
+            return self.make_again(memory, reads_files)
         limited = self.__new__(type(self))
         limited.__dict__.update(self.__dict__)
         limited.memory = memory
         return limited
 
-    def _make_again(self, memory: int | None) -> Samples:
+    def make_again(self, memory: int | None, reads_files: bool) -> Samples:
+        """Return the same samples, made of their arrays as they are now.
+
+        Args:
+            memory: The limit of bytes for memory maps.
+            reads_files: ``True`` if rows are read from the files of maps.
+        """
         make, arguments = self.recipe()
-        with nullcontext() if memory is None else reading_files():
+        with reading_files() if reads_files else nullcontext():
             samples = make(*arguments)
-        samples.batch_types, samples.memory = self.batch_types, memory
+        samples.batch_types, samples.memory, samples.reads_files = self.batch_types, memory, reads_files
         return samples if self.selection is None else samples.select(self.locate_selected())
 
     def narrow_recipe(self) -> tuple[Recipe, _native.Selection]:

@@ -218,6 +218,96 @@ def test_a_file_that_is_cut_is_an_error_of_the_batch(wide):
     assert (taken(dataset) == WANTED).all()
 
 
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_fields_and_datasets_share_open_files(wide):
+    before = open_files()
+    values = {name: rows_of(wide) for name in "abc"}
+    held = open_files()
+    limited = [bl.TensorDataset(**values).with_memory(1) for _ in range(3)]
+    assert open_files() == held + 1
+    del limited, values
+    assert open_files() == before
+
+
+def test_rows_with_gaps_open_no_file(wide):
+    values = rows_of(wide)
+    before = open_files()
+    limited = bl.TensorDataset(values[:, ::2]).with_memory(1)
+    assert open_files() == before
+    rows = numpy.concatenate([x for (x,) in bl.DataLoader(limited, 64)])
+    assert (rows == values[:, ::2]).all()
+
+
+def test_a_joined_dataset_reads_files(wide):
+    plain = bl.TensorDataset(rows_of(wide))
+    limited = pickle.loads(pickle.dumps(plain.concat(plain)[1:].with_memory(1)))
+    samples_of(limited).release_pages()
+    rows = numpy.concatenate([x[:, 0] for (x,) in bl.DataLoader(limited, 64, shuffle=True)])
+    assert (numpy.sort(rows) == numpy.sort(numpy.append(WANTED[1:], WANTED))).all()
+    assert (limited.memory, resident_of(str(wide))) == (1, 0)
+
+
+def test_a_limit_that_is_raised_reads_no_file(wide):
+    dataset = bl.TensorDataset(rows_of(wide)).with_memory(1)
+    before = open_files()
+    raised = dataset.with_memory("1GB")
+    del dataset
+    assert open_files() == before - 1
+    assert (taken(raised) == WANTED).all()
+    assert resident_of(str(wide)) > 0
+
+
+def test_arrays_that_torch_shares_keep_how_rows_are_read(wide):
+    torch = pytest.importorskip("torch")
+    beside = torch.arange(FILE_ROWS)
+    plain = bl.TensorDataset(rows_of(wide), beside)
+    limits = {1: plain.with_memory(1), 1 << 30: plain.with_memory("1GB")}
+    beside.share_memory_()
+    for limit, dataset in limits.items():
+        samples_of(dataset).release_pages()
+        assert (taken(dataset) == WANTED).all()
+        assert (resident_of(str(wide)) == 0) == (limit == 1)
+
+
+def test_a_pipe_where_the_file_was_is_not_opened(wide):
+    values = rows_of(wide)
+    wide.unlink()
+    os.mkfifo(wide)
+    assert (taken(bl.TensorDataset(values).with_memory(1)) == WANTED).all()
+
+
+def test_names_of_files_that_are_no_text(tmp_path, wide):
+    path = os.fsencode(tmp_path) + b"/\xff.bin"
+    numpy.arange(FILE_ROWS * FILE_WIDTH).tofile(path)
+    with open(path, "rb") as file:
+        other = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    values = numpy.frombuffer(other, numpy.int64).reshape(-1, FILE_WIDTH)
+    for each in (values, rows_of(wide)):
+        assert (taken(bl.TensorDataset(each).with_memory(1)) == WANTED).all()
+
+
+def test_half_of_the_files_that_a_process_may_open_stay_free(script, wide):
+    code = """
+        import os, resource, sys
+        import batchloom as bl
+        import numpy
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        taken = [open("/dev/null") for _ in range(30)]
+        before = len(os.listdir("/proc/self/fd"))
+        dataset = bl.TensorDataset(numpy.memmap(sys.argv[1], numpy.int64, "r").reshape(-1, 64)).with_memory(1)
+        loader = bl.DataLoader(dataset, 64, shuffle=True)
+        rows = numpy.sort(numpy.concatenate([x[:, 0] for (x,) in loader]))
+        assert (rows == 64 * numpy.arange(len(rows))).all()
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+        print("good")
+    """
+    assert script(code, wide).strip() == "good"
+
+
 def test_more_files_than_may_be_open(script, tmp_path):
     """Some are read, and rows of others are copied from their maps."""
     values = numpy.arange(300 * 2 * FILE_WIDTH).reshape(300, 2, FILE_WIDTH)

@@ -1,7 +1,8 @@
 //! `read_rows`: rows of arrays in maps of files, read from the files: the pages of the maps stay out of memory.
 //!
 //! Promises: a batch has the bytes that a copy from the map has. Rows that follow each other are read at once. A read
-//! takes about as long as a copy of 4 KB, so fewer bytes than [`LEAST`] are copied from the map.
+//! takes about as long as a copy of 4 KB. Of narrower rows, a block takes several from each piece that the system maps, so
+//! fewer bytes than [`LEAST`] are copied from the map.
 
 use super::RowSlots;
 use super::copy::{copy_rows, copy_rows_of_chunk};
@@ -9,7 +10,7 @@ use crate::Result;
 use crate::tensor::{ChunkedTensor, Place};
 
 /// The least bytes that are read.
-pub(super) const LEAST: usize = 64;
+pub(super) const LEAST: usize = 256;
 
 /// Copies `count` rows from row `first` on, one after the other, or reads them if their array has a file.
 ///

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::copy::copy_runs;
 use super::prefetch::{Prefetch, prefetch_row};
-use super::read_rows::gather_rows;
+use super::read_rows::{LEAST, gather_rows};
 use super::{Form, Members, RowSlots, Taken};
 use crate::tensor::error::TensorCause;
 use crate::tensor::{ChunkedTensor, DenseChunks, Place, Rows};
@@ -69,7 +69,7 @@ pub(super) fn stack(
     if bytes == 0 || indices.is_empty() {
         return Ok(());
     }
-    if array.is_read() {
+    if array.is_read() && bytes >= LEAST {
         return gather_rows(array, indices, target, slots);
     }
     let Some((source, rows)) = array.only_chunk() else {

@@ -112,7 +112,7 @@ impl Tensor {
     /// map of that file, and begins with the byte `start` of the file.
     ///
     /// A copy from a map brings its pages into memory: 4 KB around a row, and up to 2 MB on Linux. A read does not, and
-    /// takes about 0.4 us longer for a row of 1 KB. Rows of less than 64 bytes, rows with gaps between them, rows of
+    /// takes about 0.4 us longer for a row of 1 KB. Rows of less than 256 bytes, rows with gaps between them, rows of
     /// sparse arrays and windows of series are copied from the map. On systems other than Unix, all rows are.
     ///
     /// ```
