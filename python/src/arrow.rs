@@ -8,6 +8,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{ArrayRef, new_empty_array};
@@ -34,13 +35,38 @@ pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(
     })
 }
 
-/// Numbers, booleans, or lists of one size of them, as an array with a row for each. `field` names them in errors.
+/// The samples of an Arrow array.
+#[derive(IntoPyObject)]
+pub(crate) enum ArrowRows {
+    /// Numbers, booleans, or lists of one size of them: an array with a row for each.
+    Numbers(ChunkedTensor),
+    /// Texts; `None` for nulls.
+    Texts(Vec<Option<String>>),
+}
+
+/// The samples of an Arrow array, which is taken once. `field` names them in errors.
 #[pyfunction]
-pub(crate) fn borrow_rows(object: &Bound<'_, PyAny>, field: &str) -> PyResult<ChunkedTensor> {
+pub(crate) fn borrow_rows(object: &Bound<'_, PyAny>, field: &str) -> PyResult<ArrowRows> {
     catch_panic(field, || {
         let chunks = take_chunks(object, field)?;
-        arrow_rows(field, &chunks).map(ChunkedTensor).map_err(|error| raise(&error))
+        let texts = chunks.iter().map(read_texts).collect::<Option<Vec<_>>>();
+        match texts {
+            Some(texts) => Ok(ArrowRows::Texts(texts.concat())),
+            None => arrow_rows(field, &chunks)
+                .map(|rows| ArrowRows::Numbers(ChunkedTensor(rows)))
+                .map_err(|error| raise(&error)),
+        }
     })
+}
+
+/// The texts of an array, `None` for each null; `None` for arrays of all other types.
+fn read_texts(array: &ArrayRef) -> Option<Vec<Option<String>>> {
+    let owned = |text: Option<&str>| text.map(ToOwned::to_owned);
+    match array.data_type() {
+        DataType::Utf8 => Some(array.as_string::<i32>().iter().map(owned).collect()),
+        DataType::LargeUtf8 => Some(array.as_string::<i64>().iter().map(owned).collect()),
+        _ => None,
+    }
 }
 
 /// Returns true if an Arrow array holds lists of one size of numbers, or of booleans.

@@ -79,7 +79,7 @@ unsafe fn pointer_list<'a>(count: i64, list: *const *const c_void) -> Checked<&'
 
 /// Takes an array over. One of a type that no dataset reads is taken for an empty one, so that its type is refused.
 pub(crate) fn import(array: FFI_ArrowArray, data_type: &DataType) -> Checked<ArrayRef> {
-    if !is_read(data_type) {
+    if !is_read(data_type) && !is_text(data_type) {
         return Ok(new_empty_array(data_type));
     }
     check_array(&array, data_type)?;
@@ -87,9 +87,19 @@ pub(crate) fn import(array: FFI_ArrowArray, data_type: &DataType) -> Checked<Arr
         // Its buffers may hold nothing, not even the offset before the first list.
         return Ok(new_empty_array(data_type));
     }
-    // SAFETY: the struct is not released, and its lengths, children and buffers are those of its type, as was checked.
+    // SAFETY: the struct is not released, and its lengths, children and buffers are those of its type, as was checked. Texts
+    // are validated before anything reads them.
     let data = unsafe { from_ffi_and_data_type(array, data_type.clone()) };
-    data.map(make_array).map_err(|error| error.to_string())
+    let data = data.map_err(|error| error.to_string())?;
+    if is_text(data_type) {
+        data.validate_full().map_err(|error| format!("its texts are no UTF-8: {error}"))?;
+    }
+    Ok(make_array(data))
+}
+
+/// Returns true for texts that arrays are checked for. Lists of them are not read.
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8)
 }
 
 /// Returns true for types that arrays are checked for: numbers, booleans, and lists of them.
@@ -103,7 +113,7 @@ fn is_read(data_type: &DataType) -> bool {
     }
 }
 
-/// Checks an array of a type that [`is_read`].
+/// Checks an array of a type that [`is_read`], or [`is_text`].
 fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
     if array.release.is_none() {
         return refuse("it was released, or taken before");
@@ -117,8 +127,12 @@ fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
     if array.null_count < -1 || array.null_count > length {
         return Err(format!("it has {} nulls in {length} values", array.null_count));
     }
-    let is_fixed = matches!(data_type, DataType::FixedSizeList(..));
-    let expected = (if is_fixed { 1 } else { 2 }, i64::from(data_type.is_nested()));
+    let buffers = match data_type {
+        DataType::FixedSizeList(..) => 1,
+        DataType::Utf8 | DataType::LargeUtf8 => 3,
+        _ => 2,
+    };
+    let expected = (buffers, i64::from(data_type.is_nested()));
     let counts = (array.n_buffers, array.n_children);
     if counts != expected {
         return Err(format!(
@@ -154,7 +168,17 @@ fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> Checked<()> {
             let end = end.ok_or_else(|| format!("its lists have {width} values each"))?;
             check_child(array, of.data_type(), end)
         }
+        DataType::Utf8 => check_text(buffers, check_offsets::<i32>(buffers[1], offset, length)?),
+        DataType::LargeUtf8 => check_text(buffers, check_offsets::<i64>(buffers[1], offset, length)?),
         _ => Ok(()),
+    }
+}
+
+/// Checks that texts that reach to byte `end` have a buffer.
+fn check_text(buffers: &[*const c_void], end: i64) -> Checked<()> {
+    match end > 0 && buffers[2].is_null() {
+        true => Err(format!("its texts reach to byte {end}, and there is no buffer of them")),
+        false => Ok(()),
     }
 }
 

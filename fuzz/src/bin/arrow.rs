@@ -6,7 +6,9 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
 use arbitrary::Arbitrary;
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_schema::DataType;
 use batchloom::dataset::arrow_lists;
 use batchloom::{Loader, SequenceDataset, dataset::Sequences};
 use libfuzzer_sys::fuzz_target;
@@ -29,9 +31,9 @@ struct Level {
     dictionary: bool,
 }
 
-const FORMATS: [&str; 22] = [
+const FORMATS: [&str; 23] = [
     "+l", "+l", "+L", "+L", "+w:2", "+w:0", "+w:3", "+w:-1", "i", "l", "c", "C", "s", "S", "I", "L", "e",
-    "f", "g", "b", "u", "+s",
+    "f", "g", "b", "u", "U", "+s",
 ];
 const WIDEST: usize = 8;
 
@@ -79,20 +81,30 @@ impl Arena {
         for place in 0..places {
             end += i64::from(level.offsets.get(place).copied().unwrap_or(1)) % 4;
             match format {
-                "+l" => bytes[place * 4..place * 4 + 4].copy_from_slice(&(end as i32).to_ne_bytes()),
-                "+L" => bytes[place * 8..place * 8 + 8].copy_from_slice(&end.to_ne_bytes()),
+                "+l" | "u" => bytes[place * 4..place * 4 + 4].copy_from_slice(&(end as i32).to_ne_bytes()),
+                "+L" | "U" => bytes[place * 8..place * 8 + 8].copy_from_slice(&end.to_ne_bytes()),
                 _ => bytes[place] = place as u8,
             }
         }
         let mask = vec![u64::MAX; places / 64 + 2];
-        self.bytes.extend([values, mask]);
+        // Texts, which are no UTF-8 now and then: each has up to three bytes.
+        let texts =
+            vec![if level.nulls % 5 == 4 { u64::MAX } else { u64::from_ne_bytes(*b"abcdefgh") }; places];
+        self.bytes.extend([texts, values, mask]);
         let count = self.bytes.len();
         let pointer =
             |missing: bool, at: usize| if missing { ptr::null() } else { self.bytes[at].as_ptr().cast() };
-        let buffers =
-            [pointer(level.missing[0], count - 1), pointer(level.missing[1], count - 2), ptr::null()];
+        let buffers = [
+            pointer(level.missing[0], count - 1),
+            pointer(level.missing[1], count - 2),
+            pointer(level.missing[2], count - 3),
+        ];
         self.pointers.push(buffers.into());
-        let own = if format.starts_with("+w") { 1 } else { 2 };
+        let own = match format {
+            "u" | "U" => 3,
+            _ if format.starts_with("+w") => 1,
+            _ => 2,
+        };
         let n_buffers = level.buffers.map_or(own, |count| i64::from(count % 4));
         let n_children = level.children.map_or(i64::from(nested), |count| i64::from(count % 3));
         let one = |there: Option<*const c_void>| there.unwrap_or(ptr::null());
@@ -139,7 +151,20 @@ fuzz_target!(|levels: Vec<Level>| {
     if let Ok(data_type) = &data_type {
         let array = unsafe { FFI_ArrowArray::from_raw(made.array) };
         let expected = array.length;
-        if let Ok(found) = arrow_structs::import(array, data_type)
+        let found = arrow_structs::import(array, data_type);
+        if let Ok(found) = &found
+            && arrow_structs::is_text(data_type)
+        {
+            let texts: Vec<Option<&str>> = match data_type {
+                DataType::Utf8 => found.as_string::<i32>().iter().collect(),
+                _ => found.as_string::<i64>().iter().collect(),
+            };
+            assert_eq!(texts.len() as i64, expected);
+            assert!(
+                texts.iter().flatten().all(|text| text.bytes().all(|byte| (b'a'..=b'h').contains(&byte)))
+            );
+        }
+        if let Ok(found) = found
             && let Ok((values, offsets)) = arrow_lists("x", &[found])
         {
             assert_eq!(offsets.len() as i64, expected + 1);

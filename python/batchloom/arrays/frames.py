@@ -17,6 +17,7 @@ import numpy
 from batchloom.arrays.chunked import ChunkedArray, read_array
 from batchloom.arrays.frameworks import is_arrow, owner_name
 from batchloom.arrays.inputs import read_column
+from batchloom.arrays.stored_columns import read_stored_column
 from batchloom.errors import ArgumentError, DataError, DTypeError, Error, many
 
 Array = numpy.ndarray[Any, Any]
@@ -127,46 +128,13 @@ def as_list(data: Any) -> Any:
 
     Other data is returned as it is.
     """
-    if hasattr(data, "column_name") and (column := _read_stored_column(data)) is not None:
+    column = read_stored_column(data)
+    if column is not None:
         return column
     if not isinstance(data, Sequence) or isinstance(data, list | tuple | str | bytes | range | memoryview | array):
         return data
     values = data[:]  # at once, where reading one after the other takes long
     return values if isinstance(values, list) else list(data)
-
-
-def _read_stored_column(column: Any) -> Any:
-    """Return the numbers, or the lists of numbers, that a column of ``datasets`` holds, in the memory of Arrow.
-
-    Integers become int64, as tensors of ``datasets`` are. ``None`` stands for other columns, and for those that a
-    format converts.
-    """
-    source: Any = getattr(column, "source", None)
-    if not hasattr(source, "with_format") or source.format["type"] is not None:
-        return None
-    name = column.column_name
-    stored = source.with_format("arrow", columns=[name])[:][name]
-    wide = _widen_type(stored.type)
-    return None if wide is None else stored.cast(wide)
-
-
-def _widen_type(stored: Any) -> Any:
-    """Return a type of Arrow with int64 for its integers; ``None`` for types that hold no numbers."""
-    import pyarrow
-
-    kinds = pyarrow.types
-    if kinds.is_integer(stored):
-        return stored if kinds.is_uint64(stored) else pyarrow.int64()
-    if kinds.is_floating(stored) or kinds.is_boolean(stored):
-        return stored
-    if not (kinds.is_list(stored) or kinds.is_large_list(stored) or kinds.is_fixed_size_list(stored)):
-        return None
-    inner = _widen_type(stored.value_type)
-    if inner is None:
-        return None
-    if kinds.is_fixed_size_list(stored):
-        return pyarrow.list_(inner, stored.list_size)
-    return pyarrow.large_list(inner) if kinds.is_large_list(stored) else pyarrow.list_(inner)
 
 
 def as_array(label: str, data: Any) -> Any:

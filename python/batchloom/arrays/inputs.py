@@ -6,6 +6,7 @@ Promises:
   Arrow. Only booleans of Arrow, which are bits there, are copied.
 - What only gives its values, by ``__array__`` or by ``shape``, ``dtype`` and ``[]``, is read once and whole, in its own
   type. Arrays of HDF5 and Zarr on disk are such objects: their values take memory from then on.
+- Texts of Arrow become objects of Python.
 - What is refused is refused in the same words for every argument.
 """
 
@@ -30,6 +31,7 @@ from batchloom.arrays.frameworks import (
     owner_name,
 )
 from batchloom.arrays.numpy import is_masked
+from batchloom.arrays.stored_columns import read_stored_column
 from batchloom.errors import DataError, DTypeError, Error
 
 Array = numpy.ndarray[Any, Any]
@@ -72,8 +74,11 @@ def read_input(label: str, data: Any) -> Any:
         return data
     if isinstance(data, type | Mapping):
         raise make_no_array_error(label, data)
+    column = read_stored_column(data)
+    data = data if column is None else column
     if is_arrow(data) and (not _is_converted(data) or _lies_in_chunks(data)):
-        return _native.borrow_rows(data, label)
+        rows = _native.borrow_rows(data, label)
+        return _as_objects(label, rows) if isinstance(rows, list) else rows
     if hasattr(data, "__dlpack__") and not is_arrow(data):
         return _read_dlpack(label, data)
     if _is_converted(data):
@@ -128,6 +133,13 @@ def read_plain(name: str, given: Any, expected: str, refused: type[Error] = DTyp
         if isinstance(error, Error):
             raise
         raise refused(f"{name}: found a {type(given).__name__}; expected {expected}: {error}") from None
+
+
+def _as_objects(label: str, texts: list[str | None]) -> Array:
+    """Return texts as an array of NumPy that holds objects, as NumPy converts columns of texts."""
+    if None in texts:
+        raise DataError(f"field {label} has nulls; expected a value in every place: fill or drop them")
+    return numpy.array(texts, object)
 
 
 def _is_converted(data: Any) -> bool:

@@ -55,6 +55,57 @@ def test_no_elements_need_no_memory():
     assert len(bl.TensorDataset(DLProducer(None, shape=(0,)))) == 0
 
 
+def texts_of(values, ends, format=b"u"):
+    """A producer of texts: these bytes, cut at these places."""
+    kind = ctypes.c_int32 if format == b"u" else ctypes.c_int64
+    held = (ctypes.c_uint8 * max(len(values), 1))(*values)
+    return ArrowProducer(format, [None, (kind * len(ends))(*ends), held], len(ends) - 1)
+
+
+@pytest.mark.parametrize("format", [b"u", b"U"])
+def test_right_texts_are_objects(format):
+    texts = ["a", "", "äö", "𝄞", "longer than a few bytes"]
+    held = [text.encode() for text in texts]
+    ends = [sum(map(len, held[:count])) for count in range(len(held) + 1)]
+    producer = texts_of(b"".join(held), ends, format)
+    dataset = bl.TensorDataset(x=producer, y=numpy.arange(5))
+    assert [sample["x"] for sample in dataset] == texts
+    assert [text for batch in bl.DataLoader(dataset, 2, drop_last=False) for text in batch["x"]] == texts
+    part = texts_of(b"".join(held), ends, format)
+    part.array.offset, part.array.length = 2, 2
+    assert [sample["x"] for sample in bl.TensorDataset(x=part)] == texts[2:4]
+    none = texts_of(b"", [0], format)
+    assert len(bl.TensorDataset(x=none)) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "ends", "buffers", "message"),
+    [
+        (b"\xff\xfea", [0, 3], 3, "no UTF-8"),
+        ("ä".encode(), [0, 1, 2], 3, "no UTF-8"),
+        (b"abc", [0, 3, 1], 3, "offset 2 of its .* is 1, below 3"),
+        (b"abc", [-1, 3], 3, "below 0"),
+        (b"abc", [0, 3], 2, "2 buffers"),
+    ],
+)
+def test_wrong_texts(values, ends, buffers, message):
+    producer = texts_of(values, ends)
+    producer.array.n_buffers = buffers
+    with pytest.raises(bl.DataError, match=message):
+        bl.TensorDataset(x=producer)
+
+
+def test_texts_without_memory_or_with_nulls():
+    missing = ArrowProducer(b"u", [None, (ctypes.c_int32 * 2)(0, 3), None], 1)
+    with pytest.raises(bl.DataError, match="reach to byte 3, and there is no buffer"):
+        bl.TensorDataset(x=missing)
+    held = [(ctypes.c_uint8 * 1)(0b01), (ctypes.c_int32 * 3)(0, 1, 2), (ctypes.c_uint8 * 2)(97, 98)]
+    null = ArrowProducer(b"u", held, 2)
+    null.array.null_count = 1
+    with pytest.raises(bl.DataError, match="field x has nulls"):
+        bl.TensorDataset(x=null)
+
+
 @pytest.mark.parametrize("format", [b"+l", b"+L", b"+w:2"])
 def test_right_lists_are_read(format):
     lists = [[1.0, 2.0], [3.0, 4.0]] if format == b"+w:2" else LISTS

@@ -224,3 +224,15 @@ def test_indices_that_leave_the_rows(tmp_path, indices):
     save_with_indices(tmp_path / "saved", indices)
     with refused(bl.DataError, "saved"):
         bl.open(tmp_path / "saved")
+
+
+def test_columns_of_datasets_are_parts_of_one_array():
+    """Chunks of a column, and columns of several datasets, without a copy; integers become int64."""
+    parts = [datasets.Dataset.from_dict({"x": [1, 2, 3], "v": [[1.0, 2.0]] * 3}), None]
+    parts[1] = datasets.concatenate_datasets([parts[0], datasets.Dataset.from_dict({"x": [7], "v": [[3.0, 4.0]]})])
+    array = bl.ChunkedArray([part["x"] for part in parts])
+    assert (array.tensor.dtype, numpy.asarray(array).tolist()) == ("int64", [1, 2, 3, 1, 2, 3, 7])
+    samples = [sample["x"] for sample in bl.TensorDataset(x=array)]
+    assert samples == numpy.asarray(array).tolist()
+    tokens = bl.TokenDataset(bl.ChunkedArray([part["x"] for part in parts]), 3)
+    assert len(tokens) == 2

@@ -118,7 +118,7 @@ impl Tensor {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use batchloom::{DType, DataLoader, Tensor, TensorDataset};
+    /// use batchloom::{DType, Loader, Tensor, TensorDataset};
     ///
     /// # let path = std::env::temp_dir().join(format!("batchloom-with-file-{}", std::process::id()));
     /// std::fs::write(&path, [7_u8; 2048])?;
@@ -126,7 +126,7 @@ impl Tensor {
     /// # let map = vec![7_u8; 2048];
     /// let x = Tensor::from_bytes(map.into(), DType::U8, &[8, 256])?; // `map` is a map of the file
     /// let dataset = TensorDataset::new([("x", x.with_file(file, path.clone(), 0))])?;
-    /// let loader = DataLoader::new(dataset).batch_size(4).shuffle(true).build()?;
+    /// let loader = Loader::builder(dataset).batch_size(4).shuffle(true).build()?;
     /// assert_eq!(loader.iter().count(), 2);
     /// # std::fs::remove_file(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
