@@ -14,6 +14,7 @@ __all__ = [
     "Dataset",
     "Draws",
     "FileChunks",
+    "FileMaps",
     "Groups",
     "HostViews",
     "ItemChunks",
