@@ -56,8 +56,8 @@ fn read_list(path: &str) -> String {
 pub(crate) struct FileMaps {
     /// In the order of their addresses.
     maps: Vec<FileMap>,
-    /// By the places of maps; `None` for a file that could not be opened.
-    files: Mutex<HashMap<PathBuf, Option<Arc<File>>>>,
+    /// The files by the addresses of their maps; `None` for a file that could not be opened.
+    files: Mutex<HashMap<usize, Option<Arc<File>>>>,
 }
 
 #[pymethods]
@@ -105,7 +105,7 @@ impl FileMaps {
     /// The file of a map. `None` if another file is at its path, if the file cannot be opened, or if too many are open.
     fn open(&self, map: &FileMap) -> Option<Arc<File>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.entry(map.path.clone()).or_insert_with(|| open_file(map)).clone()
+        files.entry(map.range.start).or_insert_with(|| open_file(map)).clone()
     }
 }
 

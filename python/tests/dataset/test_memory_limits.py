@@ -178,6 +178,20 @@ def test_a_file_that_is_not_at_its_path_any_more(wide, change):
     assert (taken(bl.TensorDataset(values).with_memory(1)) == WANTED).all()
 
 
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_two_files_whose_maps_the_system_names_alike(wide, first):
+    """One that is gone, and one with the name that lists of maps have for it."""
+    maps = {"old": rows_of(wide)}
+    wide.unlink()
+    other = wide.with_name(f"{wide.name} (deleted)")
+    numpy.full(FILE_ROWS * FILE_WIDTH, -1).tofile(other)
+    maps["new"] = rows_of(other)
+    fields = dict(sorted(maps.items(), key=lambda item: item[0] != first))
+    for batch in bl.DataLoader(bl.TensorDataset(**fields).with_memory(1), 64):
+        assert (batch["new"] == -1).all()
+        assert (batch["old"] == batch["old"][:, :1] + numpy.arange(FILE_WIDTH)).all()
+
+
 def test_a_file_that_leaves_its_path_stays_open(wide):
     dataset = bl.TensorDataset(rows_of(wide)).with_memory(1)
     wide.unlink()
