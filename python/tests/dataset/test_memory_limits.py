@@ -220,7 +220,7 @@ def test_writes_to_the_file_are_read(wide):
 
 
 def test_a_file_that_is_cut_is_an_error_of_the_batch(wide):
-    """Where its owner does not tell that it was cut: a copy from the map would end the process."""
+    """A copy from the map would end the process, as pyarrow does not tell that the file was cut."""
     pyarrow = pytest.importorskip("pyarrow")
     values = numpy.frombuffer(pyarrow.memory_map(str(wide)).read_buffer(), numpy.int64).reshape(-1, FILE_WIDTH)
     dataset = bl.TensorDataset(values).with_memory(1)

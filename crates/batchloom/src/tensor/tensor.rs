@@ -132,8 +132,8 @@ impl Tensor {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Whether the bytes are those of the file is not checked. A file that became shorter, or cannot be read, is an
-    /// error of the batch.
+    /// The bytes are not compared with the file: another file gives other values. A file that became shorter, or cannot be
+    /// read, is an error of the batch.
     #[must_use]
     pub fn with_file(self, file: Arc<File>, path: PathBuf, start: u64) -> Self {
         Self { file: cfg!(unix).then(|| MappedFile::new(file, path, start)), ..self }
