@@ -195,11 +195,36 @@ def test_a_lost_batch_is_a_finding(monkeypatch):
         configurations.campaign(Tally("configurations", 0), 3, most=50)
 
 
+def watched_of(**growing):
+    """Return a hundred seconds of a soak that grows as the functions say."""
+    start = {"blocks": 10**6, "heap": 10**7, "space": 10**9, "resident": 10**8, "threads": 4, "descriptors": 9}
+    assert tuple(start) == soak.NAMES
+
+    def measure(name, second):
+        return start[name] + second % 7 * (name == "resident") + growing.get(name, lambda second: 0)(second)
+
+    return [(second, *(measure(name, second) for name in start)) for second in range(100)]
+
+
 def test_what_grows_is_a_finding():
     tally = Tally("soak", 100)
-    steady = [(second, 10**8 + second % 7, 4, 9) for second in range(100)]
-    soak.judge(tally, steady)
-    with pytest.raises(FindingError, match="resident"):
-        soak.judge(tally, [(second, 10**8 + second * 10**5, 4, 9) for second in range(100)])
-    with pytest.raises(FindingError, match="descriptors"):
-        soak.judge(tally, [(second, 10**8, 4, 9 + second // 50) for second in range(100)])
+    soak.judge(tally, watched_of())
+    with pytest.raises(FindingError, match=r"'blocks': [1-9]"):
+        soak.judge(tally, watched_of(blocks=lambda second: second * 20))
+    with pytest.raises(FindingError, match=r"'heap': [1-9]"):
+        soak.judge(tally, watched_of(heap=lambda second: second * 5_000))
+    with pytest.raises(FindingError, match=r"'space': [1-9]"):
+        soak.judge(tally, watched_of(space=lambda second: second * 20_000))
+    with pytest.raises(FindingError, match="'descriptors': 1"):
+        soak.judge(tally, watched_of(descriptors=lambda second: second // 50))
+
+
+def test_a_table_that_is_made_larger_once_is_no_finding_but_a_large_step_is():
+    tally = Tally("soak", 100)
+
+    def once(second):
+        return 4_000_000 * (second > 40)
+
+    soak.judge(tally, watched_of(heap=once, resident=once))
+    with pytest.raises(FindingError, match="'resident': 400"):
+        soak.judge(tally, watched_of(resident=lambda second: 40_000_000 * (second > 40)))
