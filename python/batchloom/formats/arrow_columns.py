@@ -25,6 +25,7 @@ from batchloom.formats.arrow_memory import ListOffsets, Memory
 from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
+from batchloom.formats.plain_values import read_values
 
 Array = numpy.ndarray[Any, Any]
 
@@ -35,6 +36,7 @@ class ArrowObjects(LazyObjects):
     def __init__(self, column: Any, maps: Sequence[Array] = ()) -> None:
         self.maps = maps
         self._chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self._values = [read_values(chunk) for chunk in self._chunks]
         self._ends = list(accumulate(map(len, self._chunks)))
 
     def __len__(self) -> int:
@@ -48,9 +50,12 @@ class ArrowObjects(LazyObjects):
             if step != 1:
                 return [self[place] for place in range(start, end, step)]
             return ArrowObjects(self._column().slice(start, max(end - start, 0)), self.maps)
+        # Most columns have one array, and most rows are looked up by plain numbers.
+        if len(self._ends) == 1 and type(row) is int and 0 <= row < self._ends[0]:
+            return self._values[0][row]
         place = range(len(self))[row]
         chunk = bisect_right(self._ends, place)
-        return self._chunks[chunk][place - self._ends[chunk] + len(self._chunks[chunk])].as_py()
+        return self._values[chunk][place - (self._ends[chunk - 1] if chunk else 0)]
 
     def _column(self) -> Any:
         return pyarrow.chunked_array(self._chunks, None if self._chunks else pyarrow.string())

@@ -9,10 +9,13 @@ Promises:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy
 import pyarrow
+from batchloom.errors import DataError
 from pyarrow import types
 
 Array = numpy.ndarray[Any, Any]
@@ -41,19 +44,32 @@ class ArrowValues:
 
 
 class Texts:
-    """Texts without nulls.
+    """Texts, or bytes, without nulls.
 
     Args:
         offsets: The byte at which each text begins, and the end of the last one.
         data: The bytes of all texts.
+        make: Makes a value of its bytes.
     """
 
-    def __init__(self, offsets: Array, data: memoryview) -> None:
-        self._offset, self._data = offsets.item, data
+    def __init__(self, offsets: Array, data: memoryview, make: Callable[[memoryview], str | bytes]) -> None:
+        self._offset, self._data, self._make, self._size = offsets.item, data, make, len(data)
 
-    def __getitem__(self, row: int) -> str:
-        """Return a text."""
-        return str(self._data[self._offset(row) : self._offset(row + 1)], "utf-8")
+    def __getitem__(self, row: int) -> str | bytes:
+        """Return a text.
+
+        Raises:
+            DataError: Its offsets leave the bytes of all texts, or decrease.
+        """
+        start, end = self._offset(row), self._offset(row + 1)
+        if not 0 <= start <= end <= self._size:
+            raise DataError(
+                f"it goes from byte {start} to {end} of {self._size} bytes of texts; expected a file without damage"
+            )
+        return self._make(self._data[start:end])
+
+
+_decode: Callable[[memoryview], str] = partial(str, encoding="utf-8")
 
 
 class Numbers:
@@ -96,11 +112,12 @@ def read_values(values: Any) -> PlainValues:
     kind = values.type
     if values.null_count or not len(values):
         return ArrowValues(values)
-    if types.is_string(kind) or types.is_large_string(kind):
+    make = _MAKERS.get(kind)
+    if make is not None:
         _, offsets, data = values.buffers()
-        width = numpy.int64 if types.is_large_string(kind) else numpy.int32
+        width = numpy.int64 if types.is_large_string(kind) or types.is_large_binary(kind) else numpy.int32
         starts = numpy.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
-        return Texts(starts, memoryview(b"" if data is None else data))
+        return Texts(starts, memoryview(b"" if data is None else data), make)
     if _are_numbers(kind):
         return Numbers(values.to_numpy(zero_copy_only=False))
     if types.is_list(kind) or types.is_large_list(kind):
@@ -108,6 +125,15 @@ def read_values(values: Any) -> PlainValues:
         if _are_numbers(kind.value_type) and not elements.null_count:
             return NumberLists(values.offsets.to_numpy(), elements.to_numpy(zero_copy_only=False))
     return ArrowValues(values)
+
+
+# Makes a value of its bytes, by the types of texts and of bytes that lie one after the other.
+_MAKERS: dict[Any, Callable[[memoryview], str | bytes]] = {
+    pyarrow.string(): _decode,
+    pyarrow.large_string(): _decode,
+    pyarrow.binary(): bytes,
+    pyarrow.large_binary(): bytes,
+}
 
 
 def _are_numbers(kind: Any) -> bool:

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
 
+import numpy
+from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.map.chunk_dataset import ChunkFields, read_fields
 from batchloom.dataset.map.source import describe_error
+from batchloom.dataset.object_field import ObjectField
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.arrays import gather
 from batchloom.formats.arrow_columns import ColumnReader
@@ -76,15 +79,15 @@ class PlainRows:
     def __getitem__(self, row: int) -> Row:
         """Return a row."""
         found = Row()
-        for field, values, fills, null in self._columns:
-            try:
+        field = None
+        try:
+            for field, values, fills, null in self._columns:
                 value = values[row]
-            except Exception as error:  # a text that is no UTF-8, a time that Python has no value for
-                raise DataError(
-                    f"{self._places.name(self._first + row)}, field {field}: it has no plain value: "
-                    f"{describe_error(error)}"
-                ) from error
-            found[field] = _fill(value, null) if fills else value
+                found[field] = _fill(value, null) if fills else value
+        except Exception as error:  # a text that is no UTF-8, a time that Python has no value for
+            raise DataError(
+                f"{self._places.name(self._first + row)}, field {field}: it has no plain value: {describe_error(error)}"
+            ) from error
         found.number, found.places = self._first + row, self._places
         return found
 
@@ -101,6 +104,9 @@ def _fill(value: Any, null: Any) -> Any:
 class FieldRows:
     """The rows of a chunk, each a dict of what its fields hold.
 
+    Attributes:
+        columns: The function that returns the value of a row, by field.
+
     Args:
         fields: The fields of the chunk.
         count: The number of rows.
@@ -108,7 +114,8 @@ class FieldRows:
     """
 
     def __init__(self, fields: ChunkFields, count: int, nbytes: int) -> None:
-        self._fields, self._count, self.nbytes = fields, count, nbytes
+        self.columns = {name: _value_finder(field) for name, field in fields.fields.items()}
+        self._count, self.nbytes = count, nbytes
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -116,7 +123,17 @@ class FieldRows:
 
     def __getitem__(self, row: int) -> Any:
         """Return a row."""
-        return self._fields.sample(row)
+        return {name: find(row) for name, find in self.columns.items()}
+
+
+def _value_finder(field: Any) -> Callable[[int], Any]:
+    """Return the function that returns the value of a row: the one of the array itself, where it is one of NumPy."""
+    if isinstance(field, ObjectField):
+        return field.values.__getitem__
+    if type(field) is BorrowedArray and isinstance(field.array, numpy.ndarray):
+        return field.array.__getitem__
+    find: Callable[[int], Any] = field.row
+    return find
 
 
 class TableFile(Protocol):

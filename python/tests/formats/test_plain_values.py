@@ -4,6 +4,7 @@ import math
 
 import pyarrow as pa
 import pytest
+from batchloom.errors import DataError
 from batchloom.formats.plain_values import ArrowValues, read_values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +55,24 @@ def test_values_are_those_of_arrow(data, kind, has_nulls, chunks):
 
 
 @pytest.mark.parametrize(
-    "array", [pa.array(["a", "b"]), pa.array([1, 2]), pa.array([[1], [2, 3]]), pa.array([["a"], []]).flatten()]
+    "array",
+    [
+        pa.array(["a", "b"]),
+        pa.array([b"a"]),
+        pa.array([1, 2]),
+        pa.array([[1], [2, 3]]),
+        pa.array([["a"], []]).flatten(),
+    ],
 )
 def test_common_values_need_no_object_of_arrow(array):
     assert not isinstance(read_values(array), ArrowValues)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize(("offsets", "row"), [([0, 9, 4], 0), ([0, 3, 2], 1), ([0, -1, 4], 0)])
+def test_offsets_that_lie_are_an_error(kind, offsets, row):
+    wide = pa.int64() if kind in (pa.large_string(), pa.large_binary()) else pa.int32()
+    buffers = [None, pa.array(offsets, wide).buffers()[1], pa.py_buffer(b"abcd")]
+    values = read_values(pa.Array.from_buffers(kind, 2, buffers))
+    with pytest.raises(DataError, match="of 4 bytes of texts"):
+        values[row]

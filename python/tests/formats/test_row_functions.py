@@ -12,6 +12,7 @@ import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from batchloom.formats.table_rows import FieldRows
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.files import assert_same_runs
@@ -202,6 +203,22 @@ def test_a_chunk_is_decoded_once_in_an_epoch_and_few_are_held(tmp_path, kind, op
     # The window, three for the blocks ahead, and a chunk for each thread, which is read early.
     assert dataset.counts.most_held <= 4 + 3 + 2
     assert loader.plan().stats()["chunks_read"] == ROWS
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_rows_without_a_function_are_read_by_fields(tmp_path, kind, monkeypatch):
+    one_by_one = []
+    find = FieldRows.__getitem__
+    monkeypatch.setattr(FieldRows, "__getitem__", lambda rows, row: one_by_one.append(row) or find(rows, row))
+    found = bl.open(write(tmp_path, kind), columns=["text", "number", "raw"], chunks_open=3)
+    loader = bl.DataLoader(found, 4, shuffle=True)
+    for _ in range(2):
+        for samples, batch in zip(loader.plan(), loader, strict=True):
+            assert batch["text"] == [WORDS[row] for row in samples]
+            assert batch["raw"] == [bytes([row]) for row in samples]
+            assert batch["number"].tolist() == samples.tolist()
+    # The first batches, of each thread, show the types of the fields.
+    assert len(one_by_one) < ROWS // 2
 
 
 def test_memory_bounds_the_chunks_that_are_held(tmp_path):

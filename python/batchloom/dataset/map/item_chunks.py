@@ -145,10 +145,30 @@ class ItemChunks:
         chunk = bisect_right(self._ends, number)
         if number < 0 or chunk == len(self._ends):
             raise IndexError(f"item {number} of {len(self)}")
+        return self._items_of(chunk)[number - self._firsts[chunk]]
+
+    def read_columns(self, numbers: list[int]) -> dict[str, list[Any]] | None:
+        """Return the values of items, field by field; ``None`` if the items of chunks are not rows of fields.
+
+        Raises:
+            DataError: A chunk cannot be read.
+        """
+        chunks = numpy.searchsorted(self._ends, numbers, side="right").tolist()
+        found = {chunk: self._items_of(chunk) for chunk in dict.fromkeys(chunks)}
+        for items in found.values():
+            if isinstance(items, UnreadItems):
+                items[0]
+            if not hasattr(items, "columns"):
+                return None
+        firsts = self._firsts
+        rows = [(found[chunk].columns, number - firsts[chunk]) for chunk, number in zip(chunks, numbers, strict=True)]
+        return {name: [columns[name](row) for columns, row in rows] for name in rows[0][0]}
+
+    def _items_of(self, chunk: int) -> Any:
+        """Return the items of a chunk: as the engine holds them, or read for this one look."""
         known = self._held.get(chunk)
         held = None if known is None else known()
-        items = self._read(chunk) if held is None else held.items
-        return items[number - self._firsts[chunk]]
+        return self._read(chunk) if held is None else held.items
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all items in order; one chunk is there at a time."""

@@ -66,8 +66,10 @@ class ItemSource:
         self.items, self.fn = items, fn
         self.takes_rng = fn is not None and takes_rng("fn", fn, "item")
         self.takes_many = callable(getattr(items, "__getitems__", None))
-        self._has_columns = fn is None and _are_of_datasets(items)
-        self.holds_interpreter = self._has_columns and not _run_other_code(items)
+        of_datasets = fn is None and _are_of_datasets(items)
+        self.holds_interpreter = of_datasets and not _run_other_code(items)
+        own = items.__getitem__ if of_datasets else getattr(items, "read_columns", None)
+        self._read_columns: Callable[[list[int]], Any] | None = own if fn is None else None
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -106,19 +108,20 @@ class ItemSource:
     def read_columns(self, numbers: list[int]) -> dict[str, Any] | None:
         """Return samples as columns, each with the values of these samples, in order; ``None`` if items have none.
 
-        A set of ``datasets`` makes its rows of such columns. ``None`` as well if one of the numbers is at fault, which
-        reading one by one finds.
+        A set of ``datasets`` makes its rows of such columns, and chunks of fields have them. ``None`` as well if one of
+        the numbers is at fault, which reading one by one finds.
         """
-        if not self._has_columns:
+        if self._read_columns is None:
             return None
         try:
-            columns = self.items[numbers]
+            columns = self._read_columns(numbers)
         except Exception:
             return None
         # Frames, tables and anything else that a format or a transform makes have rows alone.
-        self._has_columns = type(columns) is dict
-        is_whole = self._has_columns and all(len(column) == len(numbers) for column in columns.values())
-        return columns if is_whole else None
+        if type(columns) is not dict:
+            self._read_columns = None
+            return None
+        return columns if all(len(column) == len(numbers) for column in columns.values()) else None
 
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""
