@@ -19,24 +19,34 @@ from typing import Any
 import numpy
 import pyarrow
 import pyarrow.compute
+from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import DataError, DTypeError
 from batchloom.formats.arrow_memory import ListOffsets, Memory
 from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
-from batchloom.formats.plain_values import read_values
+from batchloom.formats.plain_values import PlainValues, read_values
 
 Array = numpy.ndarray[Any, Any]
 
 
 class ArrowObjects(LazyObjects):
-    """A column of texts, bytes, or lists of them, each made when it is asked for."""
+    """A column of texts, bytes, or lists of them, each made when it is asked for.
 
-    def __init__(self, column: Any, maps: Sequence[Array] = ()) -> None:
-        self.maps = maps
+    Args:
+        column: The column.
+        maps: The maps of files that it lies in.
+        name: Its name, for messages.
+        places: The files that its rows lie in.
+        first: The number of its first row in them.
+    """
+
+    def __init__(self, column: Any, maps: Sequence[Array], name: str, places: Places, first: int = 0) -> None:
+        self.maps, self._where = maps, (name, places, first)
         self._chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._values = [read_values(chunk) for chunk in self._chunks]
+        # There may be thousands of chunks, most of which no batch needs.
+        self._values: list[PlainValues | None] = [None] * len(self._chunks)
         self._ends = list(accumulate(map(len, self._chunks)))
 
     def __len__(self) -> int:
@@ -49,19 +59,27 @@ class ArrowObjects(LazyObjects):
             start, end, step = row.indices(len(self))
             if step != 1:
                 return [self[place] for place in range(start, end, step)]
-            return ArrowObjects(self._column().slice(start, max(end - start, 0)), self.maps)
-        # Most columns have one array, and most rows are looked up by plain numbers.
-        if len(self._ends) == 1 and type(row) is int and 0 <= row < self._ends[0]:
-            return self._values[0][row]
+            name, places, first = self._where
+            part = self._column().slice(start, max(end - start, 0))
+            return ArrowObjects(part, self.maps, name, places, first + start)
         place = range(len(self))[row]
         chunk = bisect_right(self._ends, place)
-        return self._values[chunk][place - (self._ends[chunk - 1] if chunk else 0)]
+        values = self._values[chunk]
+        try:
+            if values is None:
+                values = self._values[chunk] = read_values(self._chunks[chunk])
+            return values[place - (self._ends[chunk - 1] if chunk else 0)]
+        except Exception as error:  # a text that is no UTF-8, or whose bytes are not there
+            name, places, first = self._where
+            raise DataError(
+                f"{places.name(first + place)}, column {name}: it has no plain value: {describe_error(error)}"
+            ) from error
 
     def _column(self) -> Any:
         return pyarrow.chunked_array(self._chunks, None if self._chunks else pyarrow.string())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ArrowObjects, (self._column(),)
+        return ArrowObjects, (self._column(), (), *self._where)
 
 
 class ColumnReader:
@@ -99,7 +117,7 @@ class ColumnReader:
         if what == OBJECTS:
             kind = chunks[0].type
             column = pyarrow.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
-            return ArrowObjects(column, self._memory.maps)
+            return ArrowObjects(column, self._memory.maps, name, self._places)
         starts = accumulate((len(chunk) for chunk in chunks[:-1]), initial=0)
         if what == LISTS and shape is None:
             return self._lists(name, chunks, list(starts))

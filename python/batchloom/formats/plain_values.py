@@ -112,12 +112,11 @@ def read_values(values: Any) -> PlainValues:
     kind = values.type
     if values.null_count or not len(values):
         return ArrowValues(values)
-    make = _MAKERS.get(kind)
-    if make is not None:
-        _, offsets, data = values.buffers()
-        width = numpy.int64 if types.is_large_string(kind) or types.is_large_binary(kind) else numpy.int32
-        starts = numpy.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
-        return Texts(starts, memoryview(b"" if data is None else data), make)
+    for is_kind, width, make in _TEXTS:
+        if is_kind(kind):
+            _, offsets, data = values.buffers()
+            starts = numpy.frombuffer(offsets, width, len(values) + 1, values.offset * numpy.dtype(width).itemsize)
+            return Texts(starts, memoryview(b"" if data is None else data), make)
     if _are_numbers(kind):
         return Numbers(values.to_numpy(zero_copy_only=False))
     if types.is_list(kind) or types.is_large_list(kind):
@@ -127,13 +126,13 @@ def read_values(values: Any) -> PlainValues:
     return ArrowValues(values)
 
 
-# Makes a value of its bytes, by the types of texts and of bytes that lie one after the other.
-_MAKERS: dict[Any, Callable[[memoryview], str | bytes]] = {
-    pyarrow.string(): _decode,
-    pyarrow.large_string(): _decode,
-    pyarrow.binary(): bytes,
-    pyarrow.large_binary(): bytes,
-}
+# The types of texts and of bytes that lie one after the other: their offsets, and what makes a value of its bytes.
+_TEXTS: tuple[tuple[Callable[[Any], bool], Any, Callable[[memoryview], str | bytes]], ...] = (
+    (types.is_string, numpy.int32, _decode),
+    (types.is_large_string, numpy.int64, _decode),
+    (types.is_binary, numpy.int32, bytes),
+    (types.is_large_binary, numpy.int64, bytes),
+)
 
 
 def _are_numbers(kind: Any) -> bool:

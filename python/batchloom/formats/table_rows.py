@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy
 from batchloom.arrays.field import BorrowedArray
 from batchloom.dataset.map.chunk_dataset import ChunkFields, read_fields
+from batchloom.dataset.map.item_chunks import FieldItems
 from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.object_field import ObjectField
 from batchloom.errors import ArgumentError, DataError
@@ -101,11 +102,8 @@ def _fill(value: Any, null: Any) -> Any:
     return value
 
 
-class FieldRows:
+class FieldRows(FieldItems):
     """The rows of a chunk, each a dict of what its fields hold.
-
-    Attributes:
-        columns: The function that returns the value of a row, by field.
 
     Args:
         fields: The fields of the chunk.

@@ -221,6 +221,53 @@ def test_rows_without_a_function_are_read_by_fields(tmp_path, kind, monkeypatch)
     assert len(one_by_one) < ROWS // 2
 
 
+class Extension(pa.ExtensionType):
+    """Texts of a type of the user."""
+
+    def __init__(self):
+        super().__init__(pa.string(), "batchloom.tests")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_function_gets_values_of_types_of_the_user(tmp_path, kind):
+    pa.register_extension_type(Extension())
+    try:
+        texts = pa.ExtensionArray.from_storage(Extension(), pa.array(WORDS))
+        files = write(tmp_path, kind, table=pa.table({"text": texts, "number": range(ROWS)}))
+        (batch,) = bl.DataLoader(bl.open(files, fn=as_is, chunks_open=2), ROWS)
+    finally:
+        pa.unregister_extension_type("batchloom.tests")
+    assert batch["text"] == WORDS
+
+
+@pytest.mark.parametrize("kind", ["mapped", "compressed", "parquet"])
+@pytest.mark.parametrize("damage", ["bytes", "offsets"])
+def test_texts_that_are_damaged_name_row_file_and_column(tmp_path, kind, damage):
+    data = b"abcd\xff\xfegh" if damage == "bytes" else b"abcdefgh"
+    ends = pa.array([0, 2, 4, 6, 8] if damage == "bytes" else [0, 2, 7, 6, 8], pa.int32())
+    texts = pa.Array.from_buffers(pa.string(), 4, [None, ends.buffers()[1], pa.py_buffer(data)])
+    table = pa.table({"text": texts, "number": range(4)})
+    path = tmp_path / f"a.{'parquet' if kind == 'parquet' else 'arrow'}"
+    if kind == "parquet":
+        if damage == "offsets":
+            pytest.skip("Parquet has no offsets")
+        pq.write_table(table, path)
+    else:
+        options = pa.ipc.IpcWriteOptions(compression="zstd" if kind == "compressed" else None)
+        with pa.ipc.new_file(path, table.schema, options=options) as writer:
+            writer.write_table(table)
+    found = bl.open(path, **({} if kind == "mapped" else {"chunks_open": 1}))
+    with refused(bl.DataError if kind == "mapped" else bl.SampleError, "row 2", str(path), "column text"):
+        list(bl.DataLoader(found, 4))
+
+
 def test_memory_bounds_the_chunks_that_are_held(tmp_path):
     table = pa.table({"text": ["x" * 1000] * 2000, "number": range(2000), "unused": ["y" * 9000] * 2000})
     (path,) = write(tmp_path, "parquet", (), 50, table)

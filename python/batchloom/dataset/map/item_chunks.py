@@ -10,14 +10,15 @@ Promises:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from traceback import format_tb
 from typing import Any, Protocol
 from weakref import ref
 
 import numpy
-from batchloom.dataset.map.source import describe_error
+from batchloom.dataset.map.source import ItemsByField, describe_error
+from batchloom.dataset.samples import override
 from batchloom.errors import DataError, SampleError, many
 from batchloom.samples.chunks import check_chunks
 
@@ -92,6 +93,16 @@ class HeldItems:
         self.items = items
 
 
+class FieldItems:
+    """The items of a chunk that are rows of fields. Items of users are told apart by this class.
+
+    Attributes:
+        columns: The function that returns the value of a row, by field; chunks of one dataset have the same fields.
+    """
+
+    columns: Mapping[str, Callable[[int], Any]]
+
+
 class UnreadItems:
     """The items of a chunk that could not be read: each is the reason."""
 
@@ -109,7 +120,7 @@ class UnreadItems:
         raise DataError(text) from reason
 
 
-class ItemChunks:
+class ItemChunks(ItemsByField):
     """Items by number, read a chunk at a time.
 
     Args:
@@ -127,6 +138,7 @@ class ItemChunks:
         self.items, self.sizes = items, numpy.array(check_chunks(items.chunks))
         self._ends = list(accumulate(map(int, self.sizes)))
         self._firsts = [0, *self._ends]
+        self._stops = numpy.array(self._ends, numpy.int64)
         self._held: dict[int, ref[HeldItems]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,18 +159,14 @@ class ItemChunks:
             raise IndexError(f"item {number} of {len(self)}")
         return self._items_of(chunk)[number - self._firsts[chunk]]
 
+    @override
     def read_columns(self, numbers: list[int]) -> dict[str, list[Any]] | None:
-        """Return the values of items, field by field; ``None`` if the items of chunks are not rows of fields.
-
-        Raises:
-            DataError: A chunk cannot be read.
-        """
-        chunks = numpy.searchsorted(self._ends, numbers, side="right").tolist()
+        chunks = numpy.searchsorted(self._stops, numbers, side="right").tolist()
         found = {chunk: self._items_of(chunk) for chunk in dict.fromkeys(chunks)}
         for items in found.values():
             if isinstance(items, UnreadItems):
                 items[0]
-            if not hasattr(items, "columns"):
+            if not isinstance(items, FieldItems):
                 return None
         firsts = self._firsts
         rows = [(found[chunk].columns, number - firsts[chunk]) for chunk, number in zip(chunks, numbers, strict=True)]

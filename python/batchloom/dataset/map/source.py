@@ -51,6 +51,18 @@ class SampleSource(Protocol):
         """Return what an error shows of a sample: the item that it is made of; ``None`` for nothing."""
 
 
+class ItemsByField:
+    """Items that may be read field by field. Items of users are told apart by this class."""
+
+    def read_columns(self, numbers: list[int]) -> dict[str, list[Any]] | None:
+        """Return the values of items, field by field; ``None`` if the items have no fields.
+
+        Raises:
+            DataError: An item cannot be read.
+        """
+        raise NotImplementedError
+
+
 class ItemSource:
     """Samples that a function of the user makes of items.
 
@@ -68,8 +80,8 @@ class ItemSource:
         self.takes_many = callable(getattr(items, "__getitems__", None))
         of_datasets = fn is None and _are_of_datasets(items)
         self.holds_interpreter = of_datasets and not _run_other_code(items)
-        own = items.__getitem__ if of_datasets else getattr(items, "read_columns", None)
-        self._read_columns: Callable[[list[int]], Any] | None = own if fn is None else None
+        self._by_field = fn is None and isinstance(items, ItemsByField)
+        self._has_columns = of_datasets or self._by_field
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -111,17 +123,16 @@ class ItemSource:
         A set of ``datasets`` makes its rows of such columns, and chunks of fields have them. ``None`` as well if one of
         the numbers is at fault, which reading one by one finds.
         """
-        if self._read_columns is None:
+        if not self._has_columns:
             return None
         try:
-            columns = self._read_columns(numbers)
+            columns = self.items.read_columns(numbers) if self._by_field else self.items[numbers]
         except Exception:
             return None
         # Frames, tables and anything else that a format or a transform makes have rows alone.
-        if type(columns) is not dict:
-            self._read_columns = None
-            return None
-        return columns if all(len(column) == len(numbers) for column in columns.values()) else None
+        self._has_columns = type(columns) is dict
+        is_whole = self._has_columns and all(len(column) == len(numbers) for column in columns.values())
+        return columns if is_whole else None
 
     def item(self, number: int) -> Any:
         """Return the item of a sample; ``None`` if items are samples."""

@@ -108,3 +108,48 @@ def test_a_list_of_dicts_as_a_chunk_says_what_a_chunk_is():
     dataset = bl.ChunkDataset([2, 2], lambda chunk: [{"x": numpy.arange(3)}, {"x": numpy.arange(3)}])
     with pytest.raises(bl.SampleError, match="a list of a dict for each sample; expected one array for each field"):
         next(iter(bl.DataLoader(dataset, 2)))
+
+
+class Numbers:
+    """A chunk of rows of numbers, with names of its own that the rows of tables have as well."""
+
+    def __init__(self, chunk):
+        self.chunk, self.columns = chunk, {"x": float, "label": int}
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, row):
+        return {"x": 100.5 + 4 * self.chunk + row, "label": 7000 + 4 * self.chunk + row}
+
+
+class ItemsOfNumbers:
+    """Items in such chunks, with columns of their own."""
+
+    chunks = (4,) * 6
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, number):
+        return Numbers(number // 4)[number % 4]
+
+    def read_chunk(self, chunk):
+        return Numbers(chunk)
+
+    def read_columns(self, names):
+        return {"x": [0.0] * len(names), "label": [0] * len(names)}
+
+
+class ItemsAlone(ItemsOfNumbers):
+    """The same items, not in chunks."""
+
+    chunks = read_chunk = None
+
+
+@pytest.mark.parametrize("items", [ItemsOfNumbers(), ItemsAlone()])
+def test_items_may_have_columns_of_their_own(items):
+    for _ in range(2):
+        batches = [*bl.DataLoader(bl.MapDataset(items), 4, num_threads=1)]
+        assert [label for batch in batches for label in batch["label"].tolist()] == [*range(7000, 7024)]
+        assert [x for batch in batches for x in batch["x"].tolist()] == [number + 100.5 for number in range(24)]
