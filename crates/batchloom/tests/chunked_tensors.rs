@@ -1,7 +1,9 @@
 //! Arrays in several chunks: batches are those of one array with the same rows, whatever chunks hold which rows.
 
 use batchloom::batching::{FixedSize, LengthBuckets, Packing, Rule, TokenBudget};
-use batchloom::dataset::{Dataset, GroupLayout, Groups, Sequences, TokenExtras, TokenMode, WindowShape};
+use batchloom::dataset::{
+    Dataset, GroupLayout, Groups, Sequences, Tail, TokenExtras, TokenMode, WindowShape,
+};
 use batchloom::{
     ChunkedTensor, GroupDataset, Kind, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset,
     WindowDataset,
@@ -194,6 +196,37 @@ proptest! {
         let shuffles = shuffles && kind != 6;
         let rule = rule(kind, number);
         prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(dataset(kind, rows, x, tokens), rule, shuffles));
+    }
+
+    /// L3 for pieces of tokens that are read at once for inputs and labels, of one dataset and of two.
+    #[cfg(unix)]
+    #[test]
+    fn pieces_of_files_are_pieces_of_maps(
+        lengths in prop::collection::vec(0_usize..900, 1..5),
+        seq_len in prop::sample::select(vec![20_usize, 127, 128, 129, 300]),
+        reads in prop::collection::vec(any::<bool>(), 1..4),
+        (has_documents, has_separator, joins) in any::<(bool, bool, bool)>(),
+        (number, batch, shuffles) in (0_usize..64, 1_u64..6, any::<bool>()),
+        tail in prop::sample::select(vec![Tail::Drop, Tail::Pad, Tail::Short]),
+    ) {
+        let rows: usize = lengths.iter().sum();
+        prop_assume!(rows > 2 * seq_len);
+        // A short last piece has no pieces after it.
+        let joins = joins && tail != Tail::Short;
+        let dataset = |tokens: ChunkedTensor| -> Dataset {
+            let ends: Vec<i64> = (0..rows as i64).step_by(50 + number).chain([rows as i64]).collect();
+            let documents = Tensor::from_vec(ends.clone(), &[ends.len()]).unwrap();
+            let dataset = TokenDataset::new(tokens, seq_len).unwrap().tail(tail);
+            let dataset = if has_documents { dataset.documents(&documents).unwrap() } else { dataset };
+            if has_documents && has_separator { dataset.separator(-1) } else { dataset }.into()
+        };
+        let tokens = numbers(&lengths);
+        let [found, expected] = [in_files(&tokens, &reads), tokens].map(|tokens| match joins {
+            true => Dataset::concat([dataset(tokens.clone()), dataset(tokens)]).unwrap(),
+            false => dataset(tokens),
+        });
+        let rule: Rule = FixedSize::new(batch).unwrap().into();
+        prop_assert_eq!(epoch(found, rule.clone(), shuffles), epoch(expected, rule, shuffles));
     }
 
     /// Datasets put together give the batches of one dataset with their samples.
