@@ -69,6 +69,28 @@ class Texts:
         return self._make(self._data[start:end])
 
 
+class NullableTexts:
+    """Texts, or bytes, of which some are null.
+
+    Args:
+        texts: The texts, with any text in place of a null.
+        valid: A bit for each text, 0 for a null.
+        first: The bit of the first text.
+    """
+
+    def __init__(self, texts: Texts, valid: memoryview, first: int) -> None:
+        self._texts, self._valid, self._first = texts, valid, first
+
+    def __getitem__(self, row: int) -> str | bytes | None:
+        """Return a text, or ``None``.
+
+        Raises:
+            DataError: As :meth:`Texts.__getitem__`.
+        """
+        place = self._first + row
+        return self._texts[row] if self._valid[place >> 3] >> (place & 7) & 1 else None
+
+
 _decode: Callable[[memoryview], str] = partial(str, encoding="utf-8")
 
 
@@ -110,13 +132,16 @@ def read_values(values: Any) -> PlainValues:
             return ArrowValues(values)
         values = values.chunk(0)
     kind = values.type
-    if values.null_count or not len(values):
+    if not len(values):
         return ArrowValues(values)
     for is_kind, width, make in _TEXTS:
         if is_kind(kind):
-            _, offsets, data = values.buffers()
+            valid, offsets, data = values.buffers()
             starts = numpy.frombuffer(offsets, width, len(values) + 1, values.offset * numpy.dtype(width).itemsize)
-            return Texts(starts, memoryview(b"" if data is None else data), make)
+            texts = Texts(starts, memoryview(b"" if data is None else data), make)
+            return NullableTexts(texts, memoryview(valid), values.offset) if values.null_count else texts
+    if values.null_count:
+        return ArrowValues(values)
     if _are_numbers(kind):
         return Numbers(values.to_numpy(zero_copy_only=False))
     if types.is_list(kind) or types.is_large_list(kind):

@@ -59,6 +59,7 @@ def test_values_are_those_of_arrow(data, kind, has_nulls, chunks):
     [
         pa.array(["a", "b"]),
         pa.array([b"a"]),
+        pa.array(["a", None]),
         pa.array([1, 2]),
         pa.array([[1], [2, 3]]),
         pa.array([["a"], []]).flatten(),
@@ -70,9 +71,11 @@ def test_common_values_need_no_object_of_arrow(array):
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize(("offsets", "row"), [([0, 9, 4], 0), ([0, 3, 2], 1), ([0, -1, 4], 0)])
-def test_offsets_that_lie_are_an_error(kind, offsets, row):
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_offsets_that_lie_are_an_error(kind, offsets, row, nulls):
     wide = pa.int64() if kind in (pa.large_string(), pa.large_binary()) else pa.int32()
-    buffers = [None, pa.array(offsets, wide).buffers()[1], pa.py_buffer(b"abcd")]
-    values = read_values(pa.Array.from_buffers(kind, 2, buffers))
+    valid = pa.py_buffer(b"\x03") if nulls else None
+    buffers = [valid, pa.array([*offsets, 4], wide).buffers()[1], pa.py_buffer(b"abcd")]
+    values = read_values(pa.Array.from_buffers(kind, 2 + nulls, buffers, nulls))
     with pytest.raises(DataError, match="of 4 bytes of texts"):
         values[row]
