@@ -70,7 +70,7 @@ class Texts:
 
 
 class NullableTexts:
-    """Texts, or bytes, of which some are null.
+    """Texts, or bytes; some are null.
 
     Args:
         texts: The texts, with any text in place of a null.

@@ -75,7 +75,7 @@ def settle():
 
 
 class Heap(ctypes.Structure):
-    """What ``mallinfo2`` of glibc returns; the bytes given out are those of its arenas and the mapped ones."""
+    """The record that ``mallinfo2`` of glibc returns. Bytes given out lie in arenas, or are mapped one by one."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in (*"abcd", "mapped", *"ef", "given", *"gh"))
 

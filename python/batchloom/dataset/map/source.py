@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -51,16 +52,16 @@ class SampleSource(Protocol):
         """Return what an error shows of a sample: the item that it is made of; ``None`` for nothing."""
 
 
-class ItemsByField:
+class ItemsByField(ABC):
     """Items that may be read field by field. Items of users are told apart by this class."""
 
+    @abstractmethod
     def read_columns(self, numbers: list[int]) -> dict[str, list[Any]] | None:
         """Return the values of items, field by field; ``None`` if the items have no fields.
 
         Raises:
             DataError: An item cannot be read.
         """
-        raise NotImplementedError
 
 
 class ItemSource:
