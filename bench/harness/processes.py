@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import multiprocessing
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from bench.harness.quiet import family
 
 # The time between two looks at the memory of processes, in seconds.
 LOOK = 0.01
+# The batches between two looks at the memory of an epoch.
+LOOK_BATCHES = 16
 
 
 def elsewhere(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -43,6 +47,33 @@ def reset_peak() -> int:
     """Forget the peak; return the bytes in memory now."""
     Path("/proc/self/clear_refs").write_text("5")
     return resident()
+
+
+def most_private(epoch: Callable[[], Iterable[Any]]) -> int:
+    """Return the most bytes of private memory that an epoch adds, looking every ``LOOK_BATCHES`` batches."""
+    before = most = _status("RssAnon")
+    for step, _ in enumerate(epoch()):
+        if step % LOOK_BATCHES == 0:
+            most = max(most, _status("RssAnon"))
+    return most - before
+
+
+class Heap(ctypes.Structure):
+    """The counts of glibc's ``mallinfo2``."""
+
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "free_chunks", "fast_chunks", "maps", "mapped")),
+        *((name, ctypes.c_size_t) for name in ("unused", "fast_bytes", "given", "free_bytes", "top")),
+    )
+
+
+def heap() -> int:
+    """Return the bytes that ``malloc`` has given out, after a collection of garbage."""
+    gc.collect()
+    count = ctypes.CDLL(None).mallinfo2
+    count.restype = Heap
+    counted = count()
+    return int(counted.given + counted.mapped)
 
 
 class FamilyWatch:

@@ -5,7 +5,8 @@
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
-of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches.
+of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches, and the
+memory that it holds for them.
 ``limits``: rows in mapped files with a limit of memory and without (limits.py). ``chunks``, ``hdf5`` and ``zarr``:
 the rows of 1 KB in a file of NumPy, mapped 4000 at a time, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a
 time, and mixed in windows of 16 chunks (chunks.py). ``window``: the order of 100 000 chunks, how it mixes, what ranks
@@ -41,9 +42,10 @@ from torch.utils.data import DataLoader
 from bench.harness.claims import Claim
 from bench.harness.command import PICTURES, arguments, is_whole, wanted
 from bench.harness.measure import LOOM, Candidate, Timing, interleave
+from bench.harness.processes import elsewhere, most_private, resident
 from bench.harness.record import pictures_folder, write
 from bench.harness.report import report
-from bench.storage.chunks import measure_hdf5, measure_npy, measure_zarr
+from bench.storage.chunks import measure_hdf5, measure_numpy, measure_zarr
 from bench.storage.files import measure_columns, measure_lines, measure_parquet, measure_token_lists
 from bench.storage.limits import LIMIT, measure_limits, most_resident
 from bench.storage.own_files import measure_peers
@@ -104,6 +106,7 @@ def measure_rows(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     few, many, hugging = "Arrow in 31 batches", "Arrow in 10 000 batches", "a folder of datasets"
     data = {LOOM: x, few: cut(column, FEW), many: cut(column, MANY), hugging: kept.with_format("arrow")[:]["x"]}
     candidates = looms(lambda each: bl.TensorDataset(x=each), data, batch_size=BATCH)
+    private = {name: private_of_rows(each) for name, each in data.items()}
     first, *others = (bl.TensorDataset(x=part) for part in numpy.array_split(x, FEW))
     joined = {LOOM: bl.TensorDataset(x=x), "31 datasets put together": first.concat(*others)}
     candidates += looms(lambda each: each, joined, batch_size=BATCH)[1:]
@@ -115,7 +118,26 @@ def measure_rows(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     claims.append(
         Claim.of_ratio("rows: torch, times a folder of datasets", timings[by_torch], timings[hugging], ">=", 50)
     )
-    return {"part": "rows", "rows": rows, "width": WIDTH, **report("rows", timings, claims, {}, bar=ONE_ARRAY)}
+    claims += [
+        Claim(
+            f"rows: {name}: MiB of private memory beyond one array's",
+            private[name] - private[LOOM],
+            "<=",
+            x.nbytes / 20 / 2**20,
+        )
+        for name in (few, many, hugging)
+    ]
+    facts = {"part": "rows", "rows": rows, "width": WIDTH, "private_mebibytes": private}
+    return {**facts, **report("rows", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def private_of_rows(data: Any) -> float:
+    """Return the most MiB of private memory that a dataset of rows and an epoch over it add."""
+
+    def make() -> bl.DataLoader[Any]:
+        return bl.DataLoader(bl.TensorDataset(x=data), BATCH, shuffle=True)
+
+    return most_private(make) / 2**20
 
 
 def measure_documents(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
@@ -167,24 +189,39 @@ def measure_shards(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
 
 
 def measure_taken(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
-    """Measure how long a dataset takes for many record batches."""
+    """Measure how long a dataset takes for many record batches, and the memory that it holds for them."""
     batches = round(TAKEN * scale) // PER_BATCH
-    values = pyarrow.array(numpy.arange(3.0 * PER_BATCH))
-    ends = pyarrow.array(numpy.arange(0, 3 * PER_BATCH + 1, 3), pyarrow.int32())
-    rows = pyarrow.chunked_array([values.slice(0, PER_BATCH)] * batches)
-    lists = pyarrow.chunked_array([pyarrow.ListArray.from_arrays(ends, values)] * batches)
+    in_batches = {f"{kind} in record batches": many_batches(kind, batches) for kind in ("rows", "lists")}
     whole = numpy.tile(numpy.arange(1.0 * PER_BATCH), batches)
-    candidates = [
-        Candidate(LOOM, lambda: _take(bl.TensorDataset(x=whole))),
-        Candidate("rows in record batches", lambda: _take(bl.TensorDataset(x=rows))),
-        Candidate("lists in record batches", lambda: _take(bl.SequenceDataset(x=lists))),
-    ]
+    candidates = [Candidate(LOOM, lambda: _take(bl.TensorDataset(x=whole)))]
+    candidates += [Candidate(name, lambda make=make: _take(make())) for name, make in in_batches.items()]
     timings = interleave("taken", candidates, rounds)
-    claims = [
-        Claim(f"taken: seconds for {name}", timings[name].median, "<=", 1)
-        for name in ("rows in record batches", "lists in record batches")
-    ]
+    claims = [Claim(f"taken: seconds for {name}", timings[name].median, "<=", 1) for name in in_batches]
+    for kind in ("rows", "lists"):
+        bytes_a_row = elsewhere(bytes_held, kind, batches) / (batches * PER_BATCH)
+        claims.append(Claim(f"taken: bytes a row held for {kind} in record batches", bytes_a_row, "<=", 40))
     return {"part": "taken", "rows": batches * PER_BATCH, **report("taken", timings, claims, {}, bar=ONE_ARRAY)}
+
+
+def many_batches(kind: str, batches: int) -> Callable[[], Any]:
+    """Return what makes a dataset of rows or of lists in record batches that lie in memory."""
+    values = pyarrow.array(numpy.arange(3.0 * PER_BATCH))
+    if kind == "rows":
+        rows = pyarrow.chunked_array([values.slice(0, PER_BATCH)] * batches)
+        return lambda: bl.TensorDataset(x=rows)
+    ends = pyarrow.array(numpy.arange(0, 3 * PER_BATCH + 1, 3), pyarrow.int32())
+    lists = pyarrow.chunked_array([pyarrow.ListArray.from_arrays(ends, values)] * batches)
+    return lambda: bl.SequenceDataset(x=lists)
+
+
+def bytes_held(kind: str, batches: int) -> int:
+    """Return the bytes that a dataset and its loader add to the memory of this process, which should be a new one."""
+    bl.DataLoader(many_batches(kind, 1)(), 2)
+    make = many_batches(kind, batches)
+    before = resident()
+    loader = bl.DataLoader(make(), BATCH, shuffle=True)
+    next(iter(loader))
+    return resident() - before
 
 
 def _take(dataset: Any) -> None:
@@ -197,7 +234,7 @@ PARTS = {
     "shards": measure_shards,
     "taken": measure_taken,
     "limits": measure_limits,
-    "chunks": measure_npy,
+    "chunks": measure_numpy,
     "hdf5": measure_hdf5,
     "zarr": measure_zarr,
     "window": measure_window,

@@ -6,14 +6,16 @@ chunks of NumPy have 4000 (4 MB), and each is a map of its own, whose pages leav
 
 - Batches of batchloom were compared with the rows of the file before anything is timed.
 - All candidates read the same file by the same function, chunk by chunk or row by row.
-- The memory of an epoch is private and mapped memory together, in a process of its own, beyond what was there before.
+- torch's workers are spawned, as Zarr runs a thread that a fork would not have. The clock starts after the batches
+  that they make ahead, so that their start is not measured.
+- The memory of an epoch is the peak of private and mapped memory, as the system counts it, in a process of its own,
+  beyond what was there before.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,17 @@ import numpy
 from torch.utils.data import DataLoader, Dataset
 
 from bench.harness.claims import Claim
-from bench.harness.measure import LOOM, Candidate, interleave
+from bench.harness.measure import LOOM, Candidate, exhaust, interleave
+from bench.harness.processes import elsewhere, peak, reset_peak
 from bench.harness.report import report
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH, epoch, peer
 
-OPEN, MAPPED = 16, 4000
+OPEN, PER_MAP = 16, 4000
 POOLS, WHOLE, BY_ROW = "pools by hand", "the map, shuffled whole", "torch DataLoader, two workers"
+# Two workers make two batches each ahead of the clock, and two that they are making.
+AHEAD = 6
+
+Read = Callable[[int], Any]
 
 
 class Rows(Dataset[Any]):
@@ -46,130 +53,132 @@ class Rows(Dataset[Any]):
         return self.file[row]
 
 
+def open_numpy(path: Path) -> Any:
+    """Return the array of a file of NumPy, mapped."""
+    return numpy.load(path, mmap_mode="r")
+
+
+def open_hdf5(path: Path) -> Any:
+    """Return the array of a file of HDF5."""
+    import h5py
+
+    return h5py.File(path)["x"]
+
+
+def open_zarr(path: Path) -> Any:
+    """Return an array of Zarr."""
+    import zarr
+
+    return zarr.open_array(str(path), mode="r")
+
+
+OPENERS: dict[str, Callable[[Path], Any]] = {"chunks": open_numpy, "hdf5": open_hdf5, "zarr": open_zarr}
+
+
 def rows_of(scale: float) -> Any:
     """Return the rows, a whole number of chunks."""
-    count = max(round(ROWS * scale) // MAPPED, OPEN) * MAPPED
+    count = max(round(ROWS * scale) // PER_MAP, OPEN) * PER_MAP
     return numpy.random.default_rng(SEED).random((count, WIDTH), numpy.float32)
 
 
-def looms(read: Callable[[int], Any], values: Any, rows: int) -> tuple[bl.ChunkDataset, list[Candidate]]:
-    """Return batchloom over chunks of ``rows`` rows that a function reads, and pools by hand."""
+def chunks_of(part: str, path: Path) -> tuple[Read, int, int]:
+    """Return the function that reads a chunk of a part's file, the number of chunks and their rows."""
+    table = OPENERS[part](path)
 
-    def by_hand() -> None:
-        order = numpy.random.default_rng(SEED)
-        chunks = order.permutation(len(values) // rows)
-        for first in range(0, len(chunks), OPEN):
-            pool = numpy.concatenate([read(chunk) for chunk in chunks[first : first + OPEN]])
-            places = order.permutation(len(pool))
-            for start in range(0, len(pool), BATCH):
-                pool[places[start : start + BATCH]]
+    def read_chunk(chunk: int) -> Any:
+        return numpy.array(table[PER_BATCH * chunk : PER_BATCH * (chunk + 1)])
 
-    dataset = bl.ChunkDataset([rows] * (len(values) // rows), read, chunks_open=OPEN)
-    loader = bl.DataLoader(dataset, BATCH, shuffle=True)
+    def map_chunk(chunk: int) -> Any:
+        size = PER_MAP * WIDTH * 4
+        return numpy.memmap(path, numpy.float32, "r", table.offset + size * chunk, (PER_MAP, WIDTH))
+
+    if part == "chunks":
+        return map_chunk, table.shape[0] // PER_MAP, PER_MAP
+    return read_chunk, table.shape[0] // PER_BATCH, PER_BATCH
+
+
+def windows(read: Read, chunks: int, rows: int) -> tuple[bl.ChunkDataset, bl.DataLoader[Any]]:
+    """Return batchloom's loader over chunks, mixed in windows."""
+    dataset = bl.ChunkDataset([rows] * chunks, read, chunks_open=OPEN)
+    return dataset, bl.DataLoader(dataset, BATCH, shuffle=True)
+
+
+def pools(read: Read, chunks: int, rows: int) -> Iterator[Any]:
+    """Yield batches of pools of chunks, shuffled, as a user writes it."""
+    order = numpy.random.default_rng(SEED)
+    permuted = order.permutation(chunks)
+    for first in range(0, chunks, OPEN):
+        pool = numpy.concatenate([read(chunk) for chunk in permuted[first : first + OPEN]])
+        places = order.permutation(len(pool))
+        for start in range(0, len(pool), BATCH):
+            yield pool[places[start : start + BATCH]]
+
+
+def held(way: str, part: str, path: Path) -> float:
+    """Return the most MiB of private and mapped memory that an epoch adds to this process, which should be new."""
+    exhaust(bl.DataLoader(bl.TensorDataset(numpy.zeros((8, 1))), 2))
+    chunks = chunks_of(part, path)
+    chunks[0](0)
+    before = reset_peak()
+    exhaust(pools(*chunks) if way == POOLS else windows(*chunks)[1])
+    return (peak() - before) / 2**20
+
+
+def measure(part: str, path: Path, values: Any, others: list[Candidate], rounds: int, bar: str) -> dict[str, Any]:
+    """Measure batchloom and pools beside others."""
+    chunks = chunks_of(part, path)
+    dataset, loader = windows(*chunks)
     for step, batch in enumerate(loader):
         assert numpy.array_equal(batch, values[loader.plan(0)[step]])
-    return dataset, [Candidate(LOOM, epoch(loader)), Candidate(POOLS, by_hand)]
-
-
-def read_from(table: Any) -> Callable[[int], Any]:
-    """Return the function that reads a chunk of a table into memory."""
-    return lambda chunk: numpy.array(table[PER_BATCH * chunk : PER_BATCH * (chunk + 1)])
-
-
-def measure(
-    part: str,
-    read: Callable[[int], Any],
-    values: Any,
-    others: list[Candidate],
-    rounds: int,
-    bar: str,
-    rows: int = PER_BATCH,
-    more: tuple[Claim, ...] = (),
-) -> dict[str, Any]:
-    """Measure batchloom and pools beside others."""
-    dataset, candidates = looms(read, values, rows)
+    memory = {way: elsewhere(held, way, part, path) for way in (LOOM, POOLS)}
+    candidates = [Candidate(LOOM, epoch(loader)), Candidate(POOLS, lambda: exhaust(pools(*chunks)))]
     timings = interleave(part, candidates + others, rounds)
     claims = [Claim.of_ratio(f"{part}: pools by hand, times batchloom's", timings[POOLS], timings[LOOM], ">=", 0.7)]
     if BY_ROW in timings:
         claims.append(Claim.of_ratio(f"{part}: torch, times batchloom's", timings[BY_ROW], timings[LOOM], ">=", 100))
     if WHOLE in timings:
         claims.append(Claim.of_ratio(f"{part}: the map, times batchloom's", timings[WHOLE], timings[LOOM], ">=", 0.6))
+    claims += [
+        Claim(f"{part}: MiB of private and mapped memory", memory[LOOM], "<=", 100),
+        Claim(f"{part}: what windows hold, times what pools hold", memory[LOOM] / memory[POOLS], "<=", 0.6),
+    ]
     counts = dataset.counts
     facts = {"part": part, "rows": len(values), "chunks_read": counts.read, "most_held": counts.most_held}
-    claims += more
-    return {**facts, "most_bytes": counts.most_bytes, **report(part, timings, claims, {}, bar=(bar, bar))}
+    facts |= {"most_bytes": counts.most_bytes, "mebibytes_held": memory}
+    return {**facts, **report(part, timings, claims, {}, bar=(bar, bar))}
 
 
-def mapper(path: str, offset: int) -> Callable[[int], Any]:
-    """Return the function that maps a chunk of a file of NumPy, whose array begins at a byte."""
-    size = MAPPED * WIDTH * 4
-    return lambda chunk: numpy.memmap(path, numpy.float32, "r", offset + size * chunk, (MAPPED, WIDTH))
+def by_row(part: str, path: Path, values: Any, measured: int) -> Candidate:
+    """Return torch's loader, row by row, with two workers."""
+    rows = Rows(partial(OPENERS[part], path), len(values))
+    loader = DataLoader(rows, BATCH, shuffle=True, num_workers=2, multiprocessing_context="spawn")
+    return peer(BY_ROW, loader, len(values) // BATCH, measured, AHEAD)
 
 
-def print_held(path: str, offset: str, rows: str) -> None:
-    """Print the most MiB of private and mapped memory that an epoch over chunks of a file adds."""
-
-    def taken() -> int:
-        text = Path("/proc/self/status").read_text()
-        return sum(int(text.partition(f"{name}:")[2].split()[0]) for name in ("RssAnon", "RssFile"))
-
-    bl.DataLoader(bl.TensorDataset(numpy.zeros((8, 1))), 2)
-    chunks = [MAPPED] * (int(rows) // MAPPED)
-    dataset = bl.ChunkDataset(chunks, mapper(path, int(offset)), chunks_open=OPEN)
-    before, most = taken(), 0
-    for step, _ in enumerate(bl.DataLoader(dataset, BATCH, shuffle=True)):
-        if step % 16 == 0:
-            most = max(most, taken())
-    print((most - before) / 1024)
-
-
-def measure_npy(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+def measure_numpy(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     """Measure a file of NumPy."""
     values = rows_of(scale)
-    path = str(folder / "x.npy")
+    path = folder / "x.npy"
     numpy.save(path, values)
-    table = numpy.load(path, mmap_mode="r")
-    assert isinstance(table, numpy.memmap)
-    whole = Candidate(WHOLE, epoch(bl.DataLoader(bl.TensorDataset(table), BATCH, shuffle=True)))
-    command = [sys.executable, "-m", "bench.storage.chunks", path, str(table.offset), str(len(values))]
-    held = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    memory = Claim("chunks: MiB of private and mapped memory", held, "<=", 100)
-    return measure("chunks", mapper(path, table.offset), values, [whole], rounds, WHOLE, MAPPED, (memory,))
+    whole = bl.DataLoader(bl.TensorDataset(open_numpy(path)), BATCH, shuffle=True)
+    return measure("chunks", path, values, [Candidate(WHOLE, epoch(whole))], rounds, WHOLE)
 
 
 def measure_hdf5(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     """Measure a compressed file of HDF5."""
     import h5py
 
-    values = rows_of(scale / 4)
-    with h5py.File(folder / "x.h5", "w") as file:
+    values, path = rows_of(scale / 4), folder / "x.h5"
+    with h5py.File(path, "w") as file:
         file.create_dataset("x", data=values, chunks=(PER_BATCH, WIDTH), compression="gzip", compression_opts=1)
-
-    def open_file() -> Any:
-        return h5py.File(folder / "x.h5")["x"]
-
-    by_row = DataLoader(Rows(open_file, len(values)), BATCH, shuffle=True, num_workers=2)
-    others = [peer(BY_ROW, by_row, len(values) // BATCH, 10)]
-    return measure("hdf5", read_from(open_file()), values, others, rounds, POOLS)
+    return measure("hdf5", path, values, [by_row("hdf5", path, values, 10)], rounds, POOLS)
 
 
 def measure_zarr(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     """Measure an array of Zarr."""
     import zarr
 
-    values = rows_of(scale / 4)
-    made = zarr.create_array(str(folder / "x.zarr"), shape=values.shape, chunks=(PER_BATCH, WIDTH), dtype=values.dtype)
+    values, path = rows_of(scale / 4), folder / "x.zarr"
+    made = zarr.create_array(str(path), shape=values.shape, chunks=(PER_BATCH, WIDTH), dtype=values.dtype)
     made[:] = values
-
-    def open_file() -> Any:
-        return zarr.open_array(str(folder / "x.zarr"), mode="r")
-
-    # Zarr runs a thread of its own, which a fork would not have.
-    rows = Rows(open_file, len(values))
-    by_row = DataLoader(rows, BATCH, shuffle=True, num_workers=0)
-    others = [peer("torch DataLoader, no worker", by_row, len(values) // BATCH, 5)]
-    return measure("zarr", read_from(open_file()), values, others, rounds, POOLS)
-
-
-if __name__ == "__main__":
-    print_held(*sys.argv[1:])
+    return measure("zarr", path, values, [by_row("zarr", path, values, 20)], rounds, POOLS)

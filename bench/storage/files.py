@@ -13,8 +13,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,7 +25,8 @@ import pyarrow.parquet
 import torch
 
 from bench.harness.claims import Claim
-from bench.harness.measure import LOOM, Candidate, interleave
+from bench.harness.measure import LOOM, Candidate, exhaust, interleave
+from bench.harness.processes import elsewhere, most_private
 from bench.harness.report import report
 from bench.storage.peers import BATCH, SEED, peer
 
@@ -39,12 +38,6 @@ POOLS, TABLE, STREAM = "pyarrow in pools of 8 row groups, by hand", "the table i
 PROCESSOR = "processor time"
 
 Batches = Iterable[Any]
-
-
-def consume(batches: Batches) -> None:
-    """Take all batches."""
-    for _ in batches:
-        pass
 
 
 def open_rows(path: str) -> Batches:
@@ -120,39 +113,23 @@ def timed(name: str, make: Callable[[str], Batches], path: str) -> list[Candidat
     """Return a candidate for the time on the clock, and one for the time of processors."""
 
     def run() -> None:
-        consume(make(path))
+        exhaust(make(path))
 
     def run_by_processor() -> float:
         start = time.process_time()
-        consume(make(path))
+        exhaust(make(path))
         return time.process_time() - start
 
     return [Candidate(name, run), Candidate(f"{name}, {PROCESSOR}", run_by_processor)]
 
 
 def held(way: str, path: str) -> float:
-    """Return the most MiB of private memory that an epoch adds, in a process of its own."""
-    command = [sys.executable, "-m", "bench.storage.files", way, path]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def print_held(way: str, path: str) -> None:
-    """Print the most MiB of private memory that an epoch adds."""
-    most = 0
-
-    def private() -> int:
-        text = Path("/proc/self/status").read_text()
-        return int(text.partition("RssAnon:")[2].split()[0])
-
+    """Return the most MiB of private memory that an epoch adds to this process, which should be a new one."""
     table = pyarrow.table({"x": [[1.0]], "y": [1]})
     table["y"].to_numpy()
     table["x"].combine_chunks().flatten().to_numpy()
     bl.DataLoader(bl.TensorDataset(torch.zeros(8)), 2)
-    before = private()
-    for step, _ in enumerate(WAYS[way](path)):
-        if step % 16 == 0:
-            most = max(most, private())
-    print((most - before) / 1024)
+    return most_private(lambda: WAYS[way](path)) / 2**20
 
 
 def of_streams(path: str, options: dict[str, Any], batches: int, collate: Any = None) -> Candidate:
@@ -200,7 +177,7 @@ def report_part(
     ]
     facts: dict[str, Any] = {"part": part}
     if ways[0] in WAYS and "held" in bars:
-        facts["held"], facts["held_by_other"] = held(ways[0], path), held(ways[1], path)
+        facts["held"], facts["held_by_other"] = (elsewhere(held, way, path) for way in ways)
         claims.append(Claim(f"{part}: MiB held", facts["held"], "<=", bars["held"]))
     return {**facts, **report(part, timings, claims, {}, bar=(other, other))}
 
@@ -286,8 +263,8 @@ def measure_lines(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     require_once(open_lines(path), len(offsets) - 1, lambda batch: batch["input_ids"][:, 0].numpy())
     on_demand = "lines parsed one by one on demand"
     candidates = [
-        Candidate(LOOM, lambda: consume(open_lines(path))),
-        Candidate(on_demand, lambda: consume(lines_on_demand(path)), slow=True),
+        Candidate(LOOM, lambda: exhaust(open_lines(path))),
+        Candidate(on_demand, lambda: exhaust(lines_on_demand(path)), slow=True),
         of_streams(path, {"format": "json"}, (len(offsets) - 1) // BATCH, _pad),
     ]
     timings = interleave("lines", candidates, rounds)
@@ -302,7 +279,3 @@ def measure_lines(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
 def _pad(samples: list[Any]) -> Any:
     lists = [torch.as_tensor(sample["input_ids"]) for sample in samples]
     return torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
-
-
-if __name__ == "__main__":
-    print_held(*sys.argv[1:])

@@ -25,13 +25,18 @@ def epoch(loader: bl.DataLoader[Any]) -> Callable[[], None]:
     return run
 
 
-def peer(name: str, loader: Iterable[Any], batches: int, measured: int = MEASURED_BATCHES) -> Candidate:
-    """Return a loader of torch that makes its first batches."""
+def peer(
+    name: str, loader: Iterable[Any], batches: int, measured: int = MEASURED_BATCHES, not_measured: int = 0
+) -> Candidate:
+    """Return a loader of torch that makes its first batches; those while its workers start may be left out."""
     measured = min(measured, batches)
 
     def run() -> float:
+        made = iter(loader)
+        for _ in itertools.islice(made, not_measured):
+            pass
         start = time.perf_counter()
-        for _ in itertools.islice(loader, measured):
+        for _ in itertools.islice(made, measured):
             pass
         return (time.perf_counter() - start) * batches / measured
 

@@ -1,10 +1,11 @@
 """Measure the window over chunks itself: its order, how it mixes, what ranks read, the memory held, and a resume.
 
 ``order``: 100 000 chunks of 1000, 8192 and 10 000 samples: the time in which a plan is made, names samples, 65 536
-to a call, and finds the place of one. ``mixing``: the share of pairs in a batch of 64 that are of one chunk, beside
-pools of as many chunks by hand and a shuffle buffer of as many rows. ``ranks``: the chunks that all ranks of a world
-read, counted by the function that reads them. ``memory``: the most bytes of chunks that were held under a limit.
-``resume``: an epoch of rows of 1 KB in a file, saved in its middle: from the state to the first batch of a new loader.
+to a call, and finds the place of one, and the bytes of the heap that it takes. ``mixing``: the share of pairs in a
+batch of 64 that are of one chunk, beside pools of as many chunks by hand and a shuffle buffer of as many rows.
+``ranks``: the chunks that all ranks of a world read, counted by the function that reads them. ``memory``: the most
+bytes of chunks that were held under a limit. ``resume``: an epoch of rows of 1 KB in a file, saved in its middle: from
+the state to the first batch of a new loader.
 Promises:
 
 - What is counted is counted by the reading function or the store of chunks, not computed from the plan.
@@ -25,6 +26,7 @@ import batchloom as bl
 import numpy
 
 from bench.harness.claims import Claim, stated
+from bench.harness.processes import heap
 from bench.harness.report import table
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH
 
@@ -49,7 +51,11 @@ def measure_order(rounds: int, scale: float) -> dict[str, Any]:
     """Measure plans of many chunks."""
     cases = {size: order_of(size, round(CHUNKS * scale), rounds) for size in (1000, 8192, 10_000)}
     rows = [(f"{size}", *(f"{value:.4g}" for value in case.values())) for size, case in cases.items()]
-    table("window: order of 100 000 chunks", ("samples a chunk", "ms to make", "ns a sample", "us to find"), rows)
+    table(
+        "window: order of 100 000 chunks",
+        ("samples a chunk", "ms to make", "ns a sample", "us to find", "bytes a chunk"),
+        rows,
+    )
     claims = []
     for size, case in cases.items():
         title = f"window: 100 000 chunks of {size}"
@@ -57,12 +63,13 @@ def measure_order(rounds: int, scale: float) -> dict[str, Any]:
             Claim(f"{title}: milliseconds to make", case["milliseconds_to_make"], "<=", 20),
             Claim(f"{title}: nanoseconds a sample", case["nanoseconds_a_sample"], "<=", 20),
             Claim(f"{title}: microseconds to find a sample", case["microseconds_to_find"], "<=", 5),
+            Claim(f"{title}: bytes of the heap a chunk", case["bytes_a_chunk"], "<=", 16.1),
         ]
     return {"cases": cases, "claims": stated(claims)}
 
 
 def order_of(size: int, chunks: int, rounds: int) -> dict[str, float]:
-    """Return the times of one plan: medians of rounds."""
+    """Return the times of one plan, medians of rounds, and its memory."""
     sizes = numpy.full(chunks, size)
     made, named, found = [], [], []
     for round_ in range(rounds):
@@ -78,10 +85,16 @@ def order_of(size: int, chunks: int, rounds: int) -> dict[str, float]:
         for step in steps:
             plan.where(step * size)
         found.append((time.perf_counter() - start) / CALLS)
+    del plan
+    before = heap()
+    kept = [bl.Plan(chunks * size, CALL, chunks=sizes, chunks_open=OPEN, shuffle=True, seed=rounds)]
+    taken = heap() - before
+    kept.clear()
     return {
         "milliseconds_to_make": statistics.median(made) * 1e3,
         "nanoseconds_a_sample": statistics.median(named) * 1e9,
         "microseconds_to_find": statistics.median(found) * 1e6,
+        "bytes_a_chunk": taken / chunks,
     }
 
 
