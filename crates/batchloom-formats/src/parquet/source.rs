@@ -1,6 +1,6 @@
 //! `ParquetSource`: runs of pages as chunks of samples.
 //!
-//! Promises: a chunk is read by one read for each column (two where a dictionary lies apart), and its fields have the rows
+//! Promises: a chunk is read about a megabyte at a time, column by column, and its fields have the rows
 //! that the index says, or the chunk is an error that names file, column and row.
 
 use std::collections::HashMap;
@@ -258,11 +258,11 @@ impl ParquetSource {
         let column = metadata.column(info.leaf);
         let descriptor = column.column_descr();
         let mut memory = self.memories.take();
-        let total = memory.read(file, dictionary, pages).map_err(WrongPages::Read)?;
         let decoder = RowDecoder::new(descriptor, stored_as(descriptor), null);
         let mut decoder = decoder.with_room(elements, &self.buffers).with_empty_lists(null_lists_are_empty);
-        let added = memory.decode(file, column, total, &mut decoder);
+        let added = memory.add_rows(file, column, (dictionary, pages), &mut decoder);
         if let Err(WrongPages::Rows(WrongRows::Encoding(_))) = added {
+            let total = memory.read(file, dictionary, pages)?;
             let pages = open_pages(column, Bytes::copy_from_slice(&memory.stored[..total]));
             let pages = pages.map_err(|error| WrongPages::Read(damaged(file, &error.to_string())))?;
             let any = decode_any(&column.column_descr_ptr(), Box::new(pages), null, null_lists_are_empty);
