@@ -1,16 +1,17 @@
 //! `Buffer`: bytes that are written one after the other; and `Buffers`: memory of chunks that are gone, for chunks to come.
 //!
-//! Promises: fresh pages of the system cost as much as a copy, so memory is used again, and is asked for in large pages;
-//! room in a buffer is handed out as it is, without being cleared first.
+//! Promises: fresh pages of the system cost as much as a copy, so memory is used again, from epoch to epoch too, and is
+//! asked for in large pages; chunks and memory that waits for the next ones together take no more than the most that
+//! chunks took at one time, and a few buffers; room in a buffer is handed out as it is, without being cleared first.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// The most buffers that lie unused: about as many as threads read at a time.
-const MOST: usize = 4;
+/// The buffers that may lie unused whatever chunks take: about as many as threads read at a time.
+const SPARE: usize = 4;
 
 /// The bytes from which on a buffer has pages of its own.
 const LARGE: usize = 2 << 20;
@@ -121,36 +122,79 @@ impl Buffer {
     }
 }
 
-/// Buffers that lie unused, shared by all chunks of some files.
+/// Memory of some files: buffers that chunks have, counted, and buffers that lie unused.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<Vec<Buffer>>>);
+pub(crate) struct Buffers(Arc<Mutex<Pool>>);
+
+#[derive(Debug, Default)]
+struct Pool {
+    unused: Vec<Buffer>,
+    /// The bytes of buffers that chunks have, and the most that they had at one time.
+    lent: usize,
+    most_lent: usize,
+}
+
+impl Pool {
+    /// The place of the smallest unused buffer with room for some bytes.
+    fn smallest(&self, bytes: usize) -> Option<usize> {
+        let fitting = self.unused.iter().enumerate().filter(|(_, buffer)| buffer.room().len() >= bytes);
+        fitting.min_by_key(|(_, buffer)| buffer.room().len()).map(|(place, _)| place)
+    }
+
+    /// Takes out unused buffers beyond those that may be kept, the smallest first.
+    fn take_surplus(&mut self) -> Vec<Buffer> {
+        let mut bytes: usize = self.unused.iter().map(|buffer| buffer.room().len()).sum();
+        let mut surplus = Vec::new();
+        while self.unused.len() > SPARE && self.lent.saturating_add(bytes) > self.most_lent {
+            let Some(place) = self.smallest(0) else { break };
+            let buffer = self.unused.swap_remove(place);
+            bytes -= buffer.room().len();
+            surplus.push(buffer);
+        }
+        surplus
+    }
+}
 
 impl Buffers {
     /// An empty buffer with room for some bytes.
     pub(crate) fn take(&self, bytes: usize) -> Buffer {
-        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The smallest one that is large enough.
-        let fitting = unused.iter().enumerate().filter(|(_, buffer)| buffer.room().len() >= bytes);
-        match fitting.min_by_key(|(_, buffer)| buffer.room().len()).map(|(place, _)| place) {
+        let mut pool = self.lock();
+        match pool.smallest(bytes) {
             Some(place) => {
-                let mut buffer = unused.swap_remove(place);
+                let mut buffer = pool.unused.swap_remove(place);
                 buffer.clear();
                 buffer
             }
-            None => Buffer { room: Room::new(bytes), len: 0 },
+            None => {
+                drop(pool);
+                Buffer { room: Room::new(bytes), len: 0 }
+            }
         }
     }
 
     /// Shared bytes, whose memory comes back here when the last of them is gone.
     pub(crate) fn share(&self, buffer: Buffer) -> Bytes {
+        let mut pool = self.lock();
+        pool.lent = pool.lent.saturating_add(buffer.room().len());
+        pool.most_lent = pool.most_lent.max(pool.lent);
+        let surplus = pool.take_surplus();
+        drop(pool);
+        drop(surplus);
         Bytes::from_owner(Lent { buffer, buffers: self.clone() })
     }
 
     fn give_back(&self, buffer: Buffer) {
-        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if unused.len() < MOST {
-            unused.push(buffer);
-        }
+        let mut pool = self.lock();
+        pool.lent = pool.lent.saturating_sub(buffer.room().len());
+        pool.unused.push(buffer);
+        let surplus = pool.take_surplus();
+        // Giving pages back takes long enough for others to wait.
+        drop(pool);
+        drop(surplus);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parquet: chunks hold the rows that were written, whatever the pages, the encodings and the files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -161,6 +162,29 @@ fn a_row_group_is_cut_at_pages() {
         }
     }
     assert_eq!(row, 60_000);
+}
+
+/// The chunks of a window are gone at the end of an epoch, and the next epoch takes their memory.
+#[test]
+fn chunks_take_the_memory_of_chunks_before() {
+    let (folder, _, table, writing) = large();
+    let path = folder.path().join("wide.parquet");
+    let table = Table { lengths: (0..200_000).map(|row| row % 41).collect(), ..table };
+    write(&path, &table.batch(), &writing);
+    let source = open(&[path], &["wide"], None).unwrap();
+    let hold_all = || {
+        let held: Vec<ChunkField> = (0..source.chunks().len())
+            .map(|chunk| source.read_chunk(chunk).unwrap().swap_remove(0))
+            .collect();
+        let address = |field: &ChunkField| match field {
+            ChunkField::Lists(lists) => lists.values().chunks().next().unwrap().bytes().as_ptr().addr(),
+            _ => panic!("expected lists"),
+        };
+        held.iter().map(address).collect::<BTreeSet<usize>>()
+    };
+    let first = hold_all();
+    assert!(first.len() > 5, "{} chunks", first.len());
+    assert_eq!(hold_all(), first);
 }
 
 /// Levels of a page may be longer than what is read of it at first, and numbers in a dictionary may have many bits.
