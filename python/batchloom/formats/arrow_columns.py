@@ -10,7 +10,6 @@ Promises:
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
@@ -22,11 +21,12 @@ import pyarrow.compute
 from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import DataError, DTypeError
-from batchloom.formats.arrow_memory import ListOffsets, Memory
+from batchloom.formats.arrow_memory import ListOffsets, Memory, numbers_of
 from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
-from batchloom.formats.plain_values import PlainValues, read_values
+from batchloom.formats.plain_values import read_values
+from batchloom.formats.sound import require_whole
 
 Array = numpy.ndarray[Any, Any]
 
@@ -44,14 +44,12 @@ class ArrowObjects(LazyObjects):
 
     def __init__(self, column: Any, maps: Sequence[Array], name: str, places: Places, first: int = 0) -> None:
         self.maps, self._where = maps, (name, places, first)
-        self._chunks = [chunk for chunk in column.chunks if len(chunk)]
-        # There may be thousands of chunks, most of which no batch needs.
-        self._values: list[PlainValues | None] = [None] * len(self._chunks)
-        self._ends = list(accumulate(map(len, self._chunks)))
+        self._column = column
+        self._values = read_values(column.chunks)
 
     def __len__(self) -> int:
         """Return the number of objects."""
-        return self._ends[-1] if self._ends else 0
+        return len(self._column)
 
     def __getitem__(self, row: Any) -> Any:
         """Return one object; for a slice, the objects of some rows."""
@@ -60,26 +58,19 @@ class ArrowObjects(LazyObjects):
             if step != 1:
                 return [self[place] for place in range(start, end, step)]
             name, places, first = self._where
-            part = self._column().slice(start, max(end - start, 0))
+            part = self._column.slice(start, max(end - start, 0))
             return ArrowObjects(part, self.maps, name, places, first + start)
         place = range(len(self))[row]
-        chunk = bisect_right(self._ends, place)
-        values = self._values[chunk]
         try:
-            if values is None:
-                values = self._values[chunk] = read_values(self._chunks[chunk])
-            return values[place - (self._ends[chunk - 1] if chunk else 0)]
+            return self._values[place]
         except Exception as error:  # a text that is no UTF-8, or whose bytes are not there
             name, places, first = self._where
             raise DataError(
                 f"{places.name(first + place)}, column {name}: it has no plain value: {describe_error(error)}"
             ) from error
 
-    def _column(self) -> Any:
-        return pyarrow.chunked_array(self._chunks, None if self._chunks else pyarrow.string())
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return ArrowObjects, (self._column(), (), *self._where)
+        return ArrowObjects, (self._column, (), *self._where)
 
 
 class ColumnReader:
@@ -112,11 +103,11 @@ class ColumnReader:
         if not chunks:
             raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
         # One of several files may have categories where another one has their values.
-        chunks = [_decode(chunk) for chunk in chunks]
+        chunks = [self._decode(name, chunk) for chunk in chunks]
         what = describe_type(chunks[0].type) if what == CODES else what
         if what == OBJECTS:
             kind = chunks[0].type
-            column = pyarrow.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+            column = pyarrow.chunked_array([self._cast(name, chunk, kind) for chunk in chunks], kind)
             return ArrowObjects(column, self._memory.maps, name, self._places)
         starts = accumulate((len(chunk) for chunk in chunks[:-1]), initial=0)
         if what == LISTS and shape is None:
@@ -135,7 +126,7 @@ class ColumnReader:
         value = self._nulls.get(name)
         takes_value = name in self._nulls and is_list(chunks[0].type) == (value == [] and isinstance(value, list))
         if takes_value:
-            return [_fill_nulls(name, chunk, value) if chunk.null_count else chunk for chunk in chunks]
+            return [self._fill_nulls(name, chunk, value) if chunk.null_count else chunk for chunk in chunks]
         start = 0
         for chunk in chunks:
             if chunk.null_count:
@@ -169,8 +160,7 @@ class ColumnReader:
             below = self._rows(name, inner, 0)
             return below.reshape(len(chunk), width, *below.shape[1:])
         if what == BITS:
-            bits: Array = chunk.to_numpy(zero_copy_only=False)
-            return bits
+            return numbers_of(chunk)
         if what == TIMES:
             chunk = _count_nanoseconds(name, chunk, self._places)
         return self._memory.cut(chunk.buffers()[1], chunk.type.to_pandas_dtype(), chunk.offset, len(chunk))
@@ -221,7 +211,47 @@ class ColumnReader:
     def _fill_inner(self, name: str, values: Any) -> Any:
         """Return values in lists with a number in place of nulls."""
         values = _stored(values)
-        return _fill_nulls(name, values, self._nulls[name]) if values.null_count else values
+        return self._fill_nulls(name, values, self._nulls[name]) if values.null_count else values
+
+    def _fill_nulls(self, name: str, chunk: Any, value: Any) -> Any:
+        """Return an array of Arrow with a value in place of nulls.
+
+        Raises:
+            DataError: The array is damaged.
+            DTypeError: The type does not hold the value.
+        """
+        self._require_whole(name, chunk)
+        try:
+            return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise DTypeError(
+                f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
+            ) from None
+
+    def _decode(self, name: str, chunk: Any) -> Any:
+        """Return the values of categories, and any other array as it is."""
+        if not pyarrow.types.is_dictionary(chunk.type):
+            return chunk
+        self._require_whole(name, chunk)
+        return chunk.dictionary_decode()
+
+    def _cast(self, name: str, chunk: Any, kind: Any) -> Any:
+        """Return an array in a type that is like its own."""
+        if chunk.type == kind:
+            return chunk
+        self._require_whole(name, chunk)
+        return chunk.cast(kind)
+
+    def _require_whole(self, name: str, chunk: Any) -> None:
+        """Refuse an array that pyarrow is to copy, if an offset leaves what it points into.
+
+        Raises:
+            DataError: There is one.
+        """
+        try:
+            require_whole(chunk)
+        except DataError as error:
+            raise DataError(f"column {name!r} of {self._places.first} is damaged: {error}") from None
 
     def _shape(self, name: str, rows: Array, shape: tuple[int, ...]) -> Array:
         """Return the numbers of each row in a shape.
@@ -252,28 +282,10 @@ def require_type(name: str, kind: Any, where: str) -> str:
     return what
 
 
-def _decode(chunk: Any) -> Any:
-    return chunk.dictionary_decode() if pyarrow.types.is_dictionary(chunk.type) else chunk
-
-
 def _stored(chunk: Any) -> Any:
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
     return chunk
-
-
-def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
-    """Return an array of Arrow with a value in place of nulls.
-
-    Raises:
-        DTypeError: The type does not hold the value.
-    """
-    try:
-        return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
-    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DTypeError(
-            f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
-        ) from None
 
 
 def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:

@@ -100,6 +100,31 @@ class ListOffsets:
         return int(numpy.searchsorted(self._parts[chunk] - self.firsts[chunk], place, side="right")) - 1
 
 
+def numbers_of(array: Any) -> Array:
+    """Return the numbers or bits of an array of Arrow without nulls, over its memory; bits are copied.
+
+    pyarrow's own way imports pandas when it is first taken.
+    """
+    if not len(array):
+        return numpy.zeros(0, array.type.to_pandas_dtype())
+    content = array.buffers()[1]
+    if pyarrow.types.is_boolean(array.type):
+        first, end = array.offset >> 3, array.offset + len(array)
+        held = numpy.frombuffer(content, numpy.uint8, (end + 7 >> 3) - first, first)
+        skipped = array.offset & 7
+        return numpy.unpackbits(held, count=skipped + len(array), bitorder="little")[skipped:].view(numpy.bool_)
+    dtype = numpy.dtype(array.type.to_pandas_dtype())
+    return numpy.frombuffer(content, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def offsets_of(array: Any, start: int, end: int) -> Array:
+    """Return the offsets of some rows of an array of lists or texts, and the end of the last one, over its memory."""
+    kind, types = array.type, pyarrow.types
+    is_large = types.is_large_list(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    dtype = numpy.dtype(numpy.int64 if is_large else numpy.int32)
+    return numpy.frombuffer(array.buffers()[1], dtype, end - start + 1, (array.offset + start) * dtype.itemsize)
+
+
 def _cut_offsets(memory: Memory, chunk: Any) -> Array:
     dtype = numpy.int64 if pyarrow.types.is_large_list(chunk.type) else numpy.int32
     return memory.cut(chunk.buffers()[1], dtype, chunk.offset, len(chunk) + 1)

@@ -216,10 +216,18 @@ def require_same_columns(
 def _frame(tables: Sequence[MappedTable], names: Sequence[str]) -> dict[str, Any]:
     """Return columns as a frame has them, with times and texts as they are."""
     import pyarrow
+    from batchloom.formats.sound import require_whole
 
     columns = {}
     for name in names:
         kind = tables[0].table.schema.field(name).type
-        chunks = [chunk.cast(kind) for each in tables for chunk in each.table.column(name).chunks]
+        chunks = []
+        for each in tables:
+            for chunk in each.table.column(name).chunks:
+                try:
+                    require_whole(chunk)
+                except DataError as error:
+                    raise DataError(f"column {name!r} of {each.path} is damaged: {error}") from None
+                chunks.append(chunk.cast(kind))
         columns[name] = pyarrow.chunked_array(chunks, kind)
     return columns

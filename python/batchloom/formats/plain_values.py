@@ -4,21 +4,28 @@ Promises:
 
 - A value is what ``as_py`` makes of it. Numbers, texts and lists of numbers are made of the array's memory, without
   an object of Arrow for each.
+- Offsets that leave what they point into are an error of the rows that have them, and lead nowhere.
 - No value is made in a call that lets other threads of Python in: a thread that makes samples would wait for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy
-import pyarrow
 from batchloom.errors import DataError
+from batchloom.formats.arrow_memory import numbers_of, offsets_of
+from batchloom.formats.sound import require_sound
 from pyarrow import types
 
 Array = numpy.ndarray[Any, Any]
+
+# The rows whose offsets are looked at together, as the first of them is needed.
+_BLOCK = 1024
 
 
 class PlainValues(Protocol):
@@ -32,15 +39,58 @@ class ArrowValues:
     """Values of any type.
 
     Args:
-        values: An array of Arrow, or an array in chunks.
+        values: An array of Arrow.
     """
 
     def __init__(self, values: Any) -> None:
         self._values = values
+        # The blocks of rows that were found sound.
+        self._sound: set[int] = set()
+
+    def __getitem__(self, row: int) -> Any:
+        """Return a value.
+
+        Raises:
+            DataError: Its offsets leave what they point into.
+        """
+        block = row // _BLOCK
+        if block not in self._sound:
+            self._check(block, row)
+        return self._values[row].as_py()
+
+    def _check(self, block: int, row: int) -> None:
+        start = block * _BLOCK
+        try:
+            require_sound(self._values, start, min(start + _BLOCK, len(self._values)))
+            self._sound.add(block)
+        except DataError:
+            require_sound(self._values, row, row + 1)
+
+
+class ChunkedValues:
+    """Values of arrays, one array after the other.
+
+    Args:
+        chunks: The arrays, each with a row at least.
+    """
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self._chunks = list(chunks)
+        # There may be thousands of chunks, most of which no batch needs.
+        self._values: list[PlainValues | None] = [None] * len(self._chunks)
+        self._ends = list(accumulate(map(len, self._chunks)))
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, row: int) -> Any:
         """Return a value."""
-        return self._values[row].as_py()
+        chunk = bisect_right(self._ends, row)
+        values = self._values[chunk]
+        if values is None:
+            values = self._values[chunk] = read_array(self._chunks[chunk])
+        return values[row - (self._ends[chunk - 1] if chunk else 0)]
 
 
 class Texts:
@@ -121,42 +171,53 @@ class NumberLists:
         self._offset, self._numbers = offsets.item, numbers
 
     def __getitem__(self, row: int) -> Any:
-        """Return a list."""
-        return self._numbers[self._offset(row) : self._offset(row + 1)].tolist()
+        """Return a list.
+
+        Raises:
+            DataError: Its offsets leave the numbers of all lists, or decrease.
+        """
+        start, end = self._offset(row), self._offset(row + 1)
+        if not 0 <= start <= end <= len(self._numbers):
+            raise DataError(
+                f"it goes from number {start} to {end} of {len(self._numbers)} in lists; expected a file without damage"
+            )
+        return self._numbers[start:end].tolist()
 
 
-def read_values(values: Any) -> PlainValues:
-    """Return the values of an array, or of an array in chunks."""
-    if isinstance(values, pyarrow.ChunkedArray):
-        if values.num_chunks != 1:
-            return ArrowValues(values)
-        values = values.chunk(0)
+def read_values(chunks: Sequence[Any]) -> PlainValues:
+    """Return the values of arrays of Arrow, one array after the other."""
+    held = [chunk for chunk in chunks if len(chunk)]
+    return read_array(held[0]) if len(held) == 1 else ChunkedValues(held)
+
+
+def read_array(values: Any) -> PlainValues:
+    """Return the values of an array of Arrow."""
     kind = values.type
     if not len(values):
         return ArrowValues(values)
-    for is_kind, width, make in _TEXTS:
+    for is_kind, make in _TEXTS:
         if is_kind(kind):
-            valid, offsets, data = values.buffers()
-            starts = numpy.frombuffer(offsets, width, len(values) + 1, values.offset * numpy.dtype(width).itemsize)
+            valid, _, data = values.buffers()
+            starts = offsets_of(values, 0, len(values))
             texts = Texts(starts, memoryview(b"" if data is None else data), make)
             return NullableTexts(texts, memoryview(valid), values.offset) if values.null_count else texts
     if values.null_count:
         return ArrowValues(values)
     if _are_numbers(kind):
-        return Numbers(values.to_numpy(zero_copy_only=False))
+        return Numbers(numbers_of(values))
     if types.is_list(kind) or types.is_large_list(kind):
-        elements = values.values
+        elements, offsets = values.values, offsets_of(values, 0, len(values))
         if _are_numbers(kind.value_type) and not elements.null_count:
-            return NumberLists(values.offsets.to_numpy(), elements.to_numpy(zero_copy_only=False))
+            return NumberLists(offsets, numbers_of(elements))
     return ArrowValues(values)
 
 
-# The types of texts and of bytes that lie one after the other: their offsets, and what makes a value of its bytes.
-_TEXTS: tuple[tuple[Callable[[Any], bool], Any, Callable[[memoryview], str | bytes]], ...] = (
-    (types.is_string, numpy.int32, _decode),
-    (types.is_large_string, numpy.int64, _decode),
-    (types.is_binary, numpy.int32, bytes),
-    (types.is_large_binary, numpy.int64, bytes),
+# The types of texts and of bytes that lie one after the other, and what makes a value of its bytes.
+_TEXTS: tuple[tuple[Callable[[Any], bool], Callable[[memoryview], str | bytes]], ...] = (
+    (types.is_string, _decode),
+    (types.is_large_string, _decode),
+    (types.is_binary, bytes),
+    (types.is_large_binary, bytes),
 )
 
 

@@ -9,6 +9,7 @@ Promises:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
@@ -28,7 +29,7 @@ from batchloom.formats.columns import ChosenColumn, choose_columns, make_unknown
 from batchloom.formats.kinds import ROWS, fix_length
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.places import Places
-from batchloom.formats.plain_values import read_values
+from batchloom.formats.plain_values import PlainValues, read_array
 
 
 class Row(dict[str, Any]):
@@ -51,39 +52,49 @@ class Row(dict[str, Any]):
         return f"{self.places.name(self.number)}, with {', '.join(self)}"
 
 
+# The name of a field, its values, whether a value stands for nulls, and that value.
+PlainColumn = tuple[str, PlainValues, bool, Any]
+
+
 class PlainRows:
-    """The rows of a table, each a dict of plain values.
+    """The rows of tables, one table after the other, each a dict of plain values.
 
     Args:
-        table: The table.
+        tables: The tables.
         columns: The column of each field.
         nulls: Values in place of nulls, by column.
         places: The files that rows lie in.
-        first: The number of the first row of the table.
+        first: The number of the first row of the first table.
     """
 
     def __init__(
-        self, table: Any, columns: Mapping[str, str], nulls: Mapping[str, Any] | None, places: Places, first: int = 0
+        self,
+        tables: Sequence[Any],
+        columns: Mapping[str, str],
+        nulls: Mapping[str, Any] | None,
+        places: Places,
+        first: int = 0,
     ) -> None:
-        self._places, self._first, self._count = places, first, table.num_rows
-        self.nbytes = int(table.nbytes)
-        self._columns = []
-        for field, name in columns.items():
-            values = read_values(table.column(name))
-            fills = nulls is not None and name in nulls
-            self._columns.append((field, values, fills, nulls[name] if nulls is not None and fills else None))
+        self._columns, self._nulls, self._places, self._first = columns, nulls or {}, places, first
+        self._batches = [batch for table in tables for batch in table.to_batches() if len(batch)]
+        self._starts = [0, *accumulate(len(batch) for batch in self._batches)]
+        # There may be thousands of record batches, most of which no batch needs.
+        self._values: list[list[PlainColumn] | None] = [None] * len(self._batches)
+        self.nbytes = sum(int(table.nbytes) for table in tables)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return int(self._count)
+        return self._starts[-1]
 
     def __getitem__(self, row: int) -> Row:
         """Return a row."""
         found = Row()
         field = None
+        batch = bisect_right(self._starts, row) - 1
+        place = row - self._starts[batch]
         try:
-            for field, values, fills, null in self._columns:
-                value = values[row]
+            for field, values, fills, null in self._values[batch] or self._read(batch):
+                value = values[place]
                 found[field] = _fill(value, null) if fills else value
         except Exception as error:  # a text that is no UTF-8, a time that Python has no value for
             raise DataError(
@@ -91,6 +102,16 @@ class PlainRows:
             ) from error
         found.number, found.places = self._first + row, self._places
         return found
+
+    def _read(self, batch: int) -> list[PlainColumn]:
+        """Return the values of a record batch, by column."""
+        arrays = self._batches[batch]
+        read = [
+            (field, read_array(arrays.column(name)), name in self._nulls, self._nulls.get(name))
+            for field, name in self._columns.items()
+        ]
+        self._values[batch] = read
+        return read
 
 
 def _fill(value: Any, null: Any) -> Any:
@@ -211,7 +232,7 @@ class MakePlainRows:
     def __call__(self, table: Any, name: str, places: Places, first: int) -> PlainRows:
         """Return the rows of a table."""
         wanted = table.select(list(dict.fromkeys(self._columns.values())))
-        return PlainRows(wanted, self._columns, self._nulls, places, first)
+        return PlainRows([wanted], self._columns, self._nulls, places, first)
 
 
 class MakeFieldRows:
@@ -287,14 +308,11 @@ class MappedRows:
         nulls: Mapping[str, Any] | None,
         indices: Any = None,
     ) -> None:
-        import pyarrow
-
         self._recipe = (open_tables, dict(columns), nulls, indices)
         named = list(open_tables())
         places = Places([name for name, _ in named], [table.num_rows for _, table in named])
         wanted = list(dict.fromkeys(columns.values()))
-        whole = pyarrow.concat_tables([table.select(wanted) for _, table in named], promote_options="permissive")
-        self._rows = PlainRows(whole, columns, nulls, places)
+        self._rows = PlainRows([table.select(wanted) for _, table in named], columns, nulls, places)
         self._indices = indices
 
     def __reduce__(self) -> tuple[Any, ...]:
