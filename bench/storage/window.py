@@ -3,6 +3,7 @@
 ``order``: 100 000 chunks of 1000, 8192 and 10 000 samples: the time in which a plan is made, names samples, 65 536
 to a call, and finds the place of one, and the bytes of the heap that it takes. ``mixing``: the share of pairs in a
 batch of 64 that are of one chunk, beside pools of as many chunks by hand and a shuffle buffer of as many rows.
+``held``: the most MiB of arrays that are alive at once in windows and in pools, as ``tracemalloc`` counts them.
 ``ranks``: the chunks that all ranks of a world read, counted by the function that reads them. ``memory``: the most
 bytes of chunks that were held under a limit. ``resume``: an epoch of rows of 1 KB in a file, saved in its middle: from
 the state to the first batch of a new loader.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +28,10 @@ import batchloom as bl
 import numpy
 
 from bench.harness.claims import Claim, stated
+from bench.harness.measure import exhaust
 from bench.harness.processes import heap
 from bench.harness.report import table
+from bench.storage.chunks import pools, windows
 from bench.storage.peers import BATCH, PER_BATCH, ROWS, SEED, WIDTH
 
 CHUNKS, OPEN, CALL, CALLS = 100_000, 16, 1 << 16, 200
@@ -41,6 +45,7 @@ def measure_window(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     parts = {
         "order": measure_order(rounds, scale),
         "mixing": measure_mixing(),
+        "held": measure_held(),
         "ranks": measure_ranks(),
         **measure_rows(folder, scale),
     }
@@ -145,6 +150,29 @@ def buffered(samples: int) -> Iterator[int]:
         yield buffer[place]
         buffer[place] = row
     yield from order.permutation(buffer).tolist()
+
+
+def measure_held() -> dict[str, Any]:
+    """Measure the arrays that are alive at once while chunks of 1 MB are mixed: in windows, and in pools by hand."""
+
+    def read_chunk(chunk: int) -> Any:
+        return numpy.full((PER_BATCH, WIDTH), chunk, numpy.float32)
+
+    peaks = {}
+    ways = {
+        "windows": lambda: windows(read_chunk, MIXED, PER_BATCH)[1],
+        "pools": lambda: pools(read_chunk, MIXED, PER_BATCH),
+    }
+    for name, make in ways.items():
+        tracemalloc.start()
+        exhaust(make())
+        peaks[name] = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
+    share = peaks["windows"] / peaks["pools"]
+    return {
+        "mebibytes": peaks,
+        "claims": stated([Claim("window: arrays held, times those of pools", share, "<=", 0.6)]),
+    }
 
 
 def measure_ranks() -> dict[str, Any]:
