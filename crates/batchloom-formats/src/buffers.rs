@@ -141,7 +141,8 @@ impl Pool {
         fitting.min_by_key(|(_, buffer)| buffer.room().len()).map(|(place, _)| place)
     }
 
-    /// Takes out unused buffers beyond those that may be kept, the smallest first.
+    /// Takes out unused buffers, the smallest first, while there are more than [`SPARE`] and all buffers have more bytes than
+    /// chunks had at one time.
     fn take_surplus(&mut self) -> Vec<Buffer> {
         let mut bytes: usize = self.unused.iter().map(|buffer| buffer.room().len()).sum();
         let mut surplus = Vec::new();

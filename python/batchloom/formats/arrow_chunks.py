@@ -299,6 +299,7 @@ def _open_batches(path: str, memory: Array) -> BatchFile:
         )
     try:
         schema = pyarrow.ipc.read_schema(messages[0])
+        schema.names  # noqa: B018 a name that is no UTF-8 is an error
         reader = open_reader(memory) if has_categories else None
         if reader is not None and batches:
             reader.get_batch(0)  # which reads the categories, before threads read at once

@@ -26,7 +26,7 @@ from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIM
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
 from batchloom.formats.plain_values import read_values
-from batchloom.formats.sound import require_whole
+from batchloom.formats.sound import SoundArrays
 
 Array = numpy.ndarray[Any, Any]
 
@@ -84,6 +84,7 @@ class ColumnReader:
 
     def __init__(self, memory: Memory, nulls: Mapping[str, Any] | None, places: Places) -> None:
         self._memory, self._nulls, self._places = memory, nulls or {}, places
+        self._sound = SoundArrays()
 
     def read(self, field: Any, chunks: Sequence[Any]) -> Any:
         """Return the field of a column: an array, lists, or objects.
@@ -99,24 +100,26 @@ class ColumnReader:
         name = field.name
         what: str | None = require_type(name, field.type, self._places.first)
         shape = fixed_shape(field)
-        chunks = self._fill(name, [_stored(chunk) for chunk in chunks if len(chunk)])
+        chunks = [_stored(chunk) for chunk in chunks if len(chunk)]
         if not chunks:
             raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
+        starts = list(accumulate((len(chunk) for chunk in chunks[:-1]), initial=0))
+        chunks = self._fill(name, chunks, starts)
         # One of several files may have categories where another one has their values.
-        chunks = [self._decode(name, chunk) for chunk in chunks]
+        chunks = [self._decode(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
         what = describe_type(chunks[0].type) if what == CODES else what
         if what == OBJECTS:
             kind = chunks[0].type
-            column = pyarrow.chunked_array([self._cast(name, chunk, kind) for chunk in chunks], kind)
+            cast = [self._cast(name, chunk, start, kind) for chunk, start in zip(chunks, starts, strict=True)]
+            column = pyarrow.chunked_array(cast, kind)
             return ArrowObjects(column, self._memory.maps, name, self._places)
-        starts = accumulate((len(chunk) for chunk in chunks[:-1]), initial=0)
         if what == LISTS and shape is None:
-            return self._lists(name, chunks, list(starts))
+            return self._lists(name, chunks, starts, starts)
         rows = [self._rows(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
         return self._memory.join(rows if shape is None else [self._shape(name, each, shape) for each in rows])
 
-    def _fill(self, name: str, chunks: list[Any]) -> list[Any]:
-        """Return chunks without nulls.
+    def _fill(self, name: str, chunks: list[Any], starts: list[int]) -> list[Any]:
+        """Return chunks without nulls; ``starts`` has the number of the first row of each.
 
         Raises:
             DataError: There is one, and no value for it.
@@ -126,14 +129,18 @@ class ColumnReader:
         value = self._nulls.get(name)
         takes_value = name in self._nulls and is_list(chunks[0].type) == (value == [] and isinstance(value, list))
         if takes_value:
-            return [self._fill_nulls(name, chunk, value) if chunk.null_count else chunk for chunk in chunks]
-        start = 0
-        for chunk in chunks:
-            if chunk.null_count:
-                row = start + chunk.is_null().index(pyarrow.scalar(True)).as_py()
-                raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
-            start += len(chunk)
-        raise AssertionError("a chunk has nulls")
+            return [
+                self._fill_rows(name, chunk, start, value) if chunk.null_count else chunk
+                for chunk, start in zip(chunks, starts, strict=True)
+            ]
+        chunk, start = next(each for each in zip(chunks, starts, strict=True) if each[0].null_count)
+        row = start + chunk.is_null().index(pyarrow.scalar(True)).as_py()
+        raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
+
+    def _fill_rows(self, name: str, chunk: Any, start: int, value: Any) -> Any:
+        """Return rows, the first of which has a number, with a value in place of nulls."""
+        self._require_sound(name, chunk, start)
+        return _fill_nulls(name, chunk, value)
 
     def _make_null_error(self, name: str, row: int, value: str, inside: str = "") -> DataError:
         return DataError(
@@ -171,16 +178,23 @@ class ColumnReader:
         Raises:
             DataError: There are some.
         """
-        lengths = ListOffsets(self._memory, [chunk], self._places.first).lengths
+        lengths = ListOffsets(self._memory, [chunk], lambda _: self._where(name, start)).lengths
         other = lengths != lengths[:1]
         if other.any():
             row = self._places.name(start + int(other.argmax()))
             raise DataError(f"column {name!r} has {lengths[other][0]} elements in {row}; expected {lengths[0]}")
 
-    def _lists(self, name: str, chunks: list[Any], starts: list[int]) -> Any:
-        """Return lists: in one dimension over their memory, in two dimensions as a copy."""
+    def _lists(self, name: str, chunks: list[Any], starts: list[int], rows: list[int]) -> Any:
+        """Return lists: in one dimension over their memory, in two dimensions as a copy.
+
+        Args:
+            name: The name of the column.
+            chunks: Its arrays, or the lists in them.
+            starts: The number of the first list of each.
+            rows: The number of the first row of each.
+        """
         chunks = [chunk for chunk in chunks]
-        offsets, inner = ListOffsets(self._memory, chunks, self._places.first), []
+        offsets, inner = ListOffsets(self._memory, chunks, lambda number: self._where(name, rows[number])), []
         for number, (chunk, start) in enumerate(zip(chunks, starts, strict=True)):
             first = int(offsets.firsts[number])
             values = _stored(chunk.values).slice(first, int(offsets.lasts[number]) - first)
@@ -189,7 +203,7 @@ class ColumnReader:
         ends = offsets.join()
         if describe_type(inner[0].type) != LISTS:
             return Lists(self._memory.join([self._rows(name, values, 0) for values in inner]), ends)
-        below = self._lists(name, inner, [0] * len(inner))
+        below = self._lists(name, inner, [0] * len(inner), rows)
         if not isinstance(below, Lists):
             raise DTypeError(
                 f"column {name!r} of {self._places.first} has lists in more than two dimensions; expected two at most"
@@ -211,47 +225,39 @@ class ColumnReader:
     def _fill_inner(self, name: str, values: Any) -> Any:
         """Return values in lists with a number in place of nulls."""
         values = _stored(values)
-        return self._fill_nulls(name, values, self._nulls[name]) if values.null_count else values
+        return _fill_nulls(name, values, self._nulls[name]) if values.null_count else values
 
-    def _fill_nulls(self, name: str, chunk: Any, value: Any) -> Any:
-        """Return an array of Arrow with a value in place of nulls.
-
-        Raises:
-            DataError: The array is damaged.
-            DTypeError: The type does not hold the value.
-        """
-        self._require_whole(name, chunk)
-        try:
-            return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
-        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(
-                f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
-            ) from None
-
-    def _decode(self, name: str, chunk: Any) -> Any:
-        """Return the values of categories, and any other array as it is."""
+    def _decode(self, name: str, chunk: Any, start: int) -> Any:
+        """Return the values of categories, and any other array as it is; ``start`` is the number of its first row."""
         if not pyarrow.types.is_dictionary(chunk.type):
             return chunk
-        self._require_whole(name, chunk)
+        self._require_sound(name, chunk, start)
         return chunk.dictionary_decode()
 
-    def _cast(self, name: str, chunk: Any, kind: Any) -> Any:
-        """Return an array in a type that is like its own."""
+    def _cast(self, name: str, chunk: Any, start: int, kind: Any) -> Any:
+        """Return an array in a type that is like its own; ``start`` is the number of its first row."""
         if chunk.type == kind:
             return chunk
-        self._require_whole(name, chunk)
+        self._require_sound(name, chunk, start)
         return chunk.cast(kind)
 
-    def _require_whole(self, name: str, chunk: Any) -> None:
-        """Refuse an array that pyarrow is to copy, if an offset leaves what it points into.
+    def _where(self, name: str, row: int) -> str:
+        return f"column {name} of {self._places.file(row)}"
+
+    def _require_sound(self, name: str, chunk: Any, start: int) -> None:
+        """Refuse an array with an offset that leaves its values, before pyarrow copies it.
+
+        Args:
+            name: The name of the column.
+            chunk: The array.
+            start: The number of its first row.
 
         Raises:
             DataError: There is one.
         """
-        try:
-            require_whole(chunk)
-        except DataError as error:
-            raise DataError(f"column {name!r} of {self._places.first} is damaged: {error}") from None
+        if found := self._sound.find_unsound(chunk):
+            row, error = found
+            raise DataError(f"{self._places.name(start + row)}, column {name}: it is damaged: {error}")
 
     def _shape(self, name: str, rows: Array, shape: tuple[int, ...]) -> Array:
         """Return the numbers of each row in a shape.
@@ -286,6 +292,20 @@ def _stored(chunk: Any) -> Any:
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
     return chunk
+
+
+def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
+    """Return an array of Arrow with a value in place of nulls.
+
+    Raises:
+        DTypeError: The type does not hold the value.
+    """
+    try:
+        return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(
+            f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
+        ) from None
 
 
 def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:

@@ -9,7 +9,7 @@ Promises:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -70,24 +70,29 @@ class ListOffsets:
     Args:
         memory: The memory of the arrays.
         chunks: The arrays: lists with offsets; at least one.
-        where: The file, for messages.
+        where: Names the column and the file of an array, by its number, for messages.
 
     Raises:
         DataError: Offsets leave the values, or decrease.
     """
 
-    def __init__(self, memory: Memory, chunks: Sequence[Any], where: str) -> None:
+    def __init__(self, memory: Memory, chunks: Sequence[Any], where: Callable[[int], str]) -> None:
         self._parts = [_cut_offsets(memory, chunk) for chunk in chunks]
         # All at once: there are thousands of arrays, of a few lists each.
         whole = numpy.concatenate(self._parts)
         stops = numpy.cumsum([len(part) for part in self._parts])
         self.firsts = whole[[0, *stops[:-1]]]
         self.lasts = whole[stops - 1]
-        lengths = numpy.diff(whole)
-        self.lengths = lengths if len(stops) == 1 else numpy.delete(lengths, stops[:-1] - 1)
+        lengths, decreases = numpy.diff(whole), whole[1:] < whole[:-1]
+        if len(stops) > 1:
+            lengths, decreases = (numpy.delete(each, stops[:-1] - 1) for each in (lengths, decreases))
+        self.lengths = lengths
         sizes = numpy.array([len(chunk.values) for chunk in chunks])
-        if (self.lengths < 0).any() or (self.firsts < 0).any() or (self.lasts > sizes).any():
-            raise DataError(f"offsets of lists in {where} leave their values or decrease; expected a whole file")
+        if decreases.any() or (self.firsts < 0).any() or (self.lasts > sizes).any():
+            number = next(number for number, part in enumerate(self._parts) if _is_wrong(part, sizes[number]))
+            raise DataError(
+                f"offsets of lists in {where(number)} leave their values or decrease; expected a whole file"
+            )
 
     def join(self) -> Array:
         """Return the offsets of all lists in the values of one array after the other; int64."""
@@ -101,20 +106,24 @@ class ListOffsets:
 
 
 def numbers_of(array: Any) -> Array:
-    """Return the numbers or bits of an array of Arrow without nulls, over its memory; bits are copied.
+    """Return the numbers or bits of an array of Arrow, over its memory, anything in place of nulls; bits are copied.
 
-    pyarrow's own way imports pandas when it is first taken.
+    ``to_numpy`` imports pandas on its first use.
     """
     if not len(array):
         return numpy.zeros(0, array.type.to_pandas_dtype())
     content = array.buffers()[1]
     if pyarrow.types.is_boolean(array.type):
-        first, end = array.offset >> 3, array.offset + len(array)
-        held = numpy.frombuffer(content, numpy.uint8, (end + 7 >> 3) - first, first)
-        skipped = array.offset & 7
-        return numpy.unpackbits(held, count=skipped + len(array), bitorder="little")[skipped:].view(numpy.bool_)
+        return bits_of(content, array.offset, len(array))
     dtype = numpy.dtype(array.type.to_pandas_dtype())
     return numpy.frombuffer(content, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def bits_of(buffer: Any, start: int, count: int) -> Array:
+    """Return some bits of a buffer, copied, from the bit ``start`` on."""
+    first, skipped = start >> 3, start & 7
+    held = numpy.frombuffer(buffer, numpy.uint8, (skipped + count + 7) >> 3, first)
+    return numpy.unpackbits(held, count=skipped + count, bitorder="little")[skipped:].view(numpy.bool_)
 
 
 def offsets_of(array: Any, start: int, end: int) -> Array:
@@ -123,6 +132,10 @@ def offsets_of(array: Any, start: int, end: int) -> Array:
     is_large = types.is_large_list(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
     dtype = numpy.dtype(numpy.int64 if is_large else numpy.int32)
     return numpy.frombuffer(array.buffers()[1], dtype, end - start + 1, (array.offset + start) * dtype.itemsize)
+
+
+def _is_wrong(offsets: Array, size: int) -> bool:
+    return bool(offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any())
 
 
 def _cut_offsets(memory: Memory, chunk: Any) -> Array:

@@ -82,6 +82,7 @@ def read_stored(path: str, memory: Array) -> Any:
     try:
         table = open_reader(memory).read_all()
         table.validate()
+        table.schema.names  # noqa: B018 a name that is no UTF-8 is an error
     except Exception as error:  # whatever pyarrow makes of a damaged file
         raise make_damaged_error(path, error) from error
     return table
@@ -216,18 +217,28 @@ def require_same_columns(
 def _frame(tables: Sequence[MappedTable], names: Sequence[str]) -> dict[str, Any]:
     """Return columns as a frame has them, with times and texts as they are."""
     import pyarrow
-    from batchloom.formats.sound import require_whole
 
     columns = {}
     for name in names:
         kind = tables[0].table.schema.field(name).type
-        chunks = []
-        for each in tables:
-            for chunk in each.table.column(name).chunks:
-                try:
-                    require_whole(chunk)
-                except DataError as error:
-                    raise DataError(f"column {name!r} of {each.path} is damaged: {error}") from None
-                chunks.append(chunk.cast(kind))
+        chunks = [_cast(each, name, chunk, kind) for each in tables for chunk in each.table.column(name).chunks]
         columns[name] = pyarrow.chunked_array(chunks, kind)
     return columns
+
+
+def _cast(table: MappedTable, name: str, chunk: Any, kind: Any) -> Any:
+    """Return an array of a column, which is read as a whole, in a type.
+
+    Raises:
+        DataError: It is damaged.
+        DTypeError: The type does not hold it.
+    """
+    import pyarrow
+
+    try:
+        chunk.validate(full=True)
+        return chunk if chunk.type == kind else chunk.cast(kind)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"column {name} of {table.path} is damaged: {error}; expected a whole file") from None
+    except (pyarrow.ArrowException, NotImplementedError) as error:
+        raise DTypeError(f"column {name} is {chunk.type} in {table.path}; expected {kind}: {error}") from None

@@ -17,7 +17,7 @@ import numpy
 from batchloom.dataset.base import Dataset, with_batch_types
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.formats.arrow_rows import open_table_rows
 from batchloom.formats.arrow_tables import (
     MappedTable,
@@ -140,12 +140,32 @@ def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
 def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: OpenOptions) -> Dataset[Any]:
     """Return the dataset of tables, or of some of their rows."""
     if indices is not None and options.kind in OF_OTHER_SAMPLES:
-        import pyarrow
-
-        whole = pyarrow.concat_tables([each.table for each in tables]).take(pyarrow.array(indices))
-        tables, indices = [hold_table(tables[0].path, whole)], None
+        tables, indices = [_take_rows(tables, indices)], None
     dataset = _widen(open_tables(tables, options))
     return dataset if indices is None else dataset.select(indices)
+
+
+def _take_rows(tables: Sequence[MappedTable], indices: Array) -> MappedTable:
+    """Return rows of tables, copied.
+
+    Raises:
+        DataError: A table is damaged.
+        DTypeError: A column has a type whose rows pyarrow does not take.
+    """
+    import pyarrow
+    from batchloom.formats.sound import SoundArrays
+
+    sound = SoundArrays()
+    for each in tables:
+        for name, column in zip(each.table.column_names, each.table.columns, strict=True):
+            for chunk in column.chunks:
+                if found := sound.find_unsound(chunk):
+                    raise DataError(f"column {name} of {each.path} is damaged: {found[1]}")
+    try:
+        whole = pyarrow.concat_tables([each.table for each in tables]).take(pyarrow.array(indices))
+    except pyarrow.ArrowNotImplementedError as error:
+        raise DTypeError(f"rows of {tables[0].path} cannot be taken: {error}; expected other columns") from None
+    return hold_table(tables[0].path, whole)
 
 
 def _widen(dataset: Dataset[Any]) -> Dataset[Any]:

@@ -24,6 +24,10 @@ class Places:
         """The first file."""
         return self.files[0]
 
+    def file(self, row: int) -> str:
+        """Return the file of a row."""
+        return self.files[min(int(numpy.searchsorted(self._ends, row, side="right")), len(self.files) - 1)]
+
     def name(self, row: int) -> str:
         """Return the name of a row: its number in its file, and the file."""
         file = int(numpy.searchsorted(self._ends, row, side="right"))

@@ -4,7 +4,7 @@ Promises:
 
 - A value is what ``as_py`` makes of it. Numbers, texts and lists of numbers are made of the array's memory, without
   an object of Arrow for each.
-- Offsets that leave what they point into are an error of the rows that have them, and lead nowhere.
+- An offset that leaves its values is an error of its row.
 - No value is made in a call that lets other threads of Python in: a thread that makes samples would wait for them.
 """
 
@@ -19,12 +19,12 @@ from typing import Any, Protocol
 import numpy
 from batchloom.errors import DataError
 from batchloom.formats.arrow_memory import numbers_of, offsets_of
-from batchloom.formats.sound import require_sound
+from batchloom.formats.sound import SoundArrays
 from pyarrow import types
 
 Array = numpy.ndarray[Any, Any]
 
-# The rows whose offsets are looked at together, as the first of them is needed.
+# Offsets are checked for this number of rows together.
 _BLOCK = 1024
 
 
@@ -40,10 +40,11 @@ class ArrowValues:
 
     Args:
         values: An array of Arrow.
+        sound: Checks its rows.
     """
 
-    def __init__(self, values: Any) -> None:
-        self._values = values
+    def __init__(self, values: Any, sound: SoundArrays) -> None:
+        self._values, self._arrays = values, sound
         # The blocks of rows that were found sound.
         self._sound: set[int] = set()
 
@@ -51,7 +52,7 @@ class ArrowValues:
         """Return a value.
 
         Raises:
-            DataError: Its offsets leave what they point into.
+            DataError: Its offsets leave their values.
         """
         block = row // _BLOCK
         if block not in self._sound:
@@ -61,10 +62,10 @@ class ArrowValues:
     def _check(self, block: int, row: int) -> None:
         start = block * _BLOCK
         try:
-            require_sound(self._values, start, min(start + _BLOCK, len(self._values)))
+            self._arrays.require(self._values, start, min(start + _BLOCK, len(self._values)))
             self._sound.add(block)
         except DataError:
-            require_sound(self._values, row, row + 1)
+            self._arrays.require(self._values, row, row + 1)
 
 
 class ChunkedValues:
@@ -75,7 +76,7 @@ class ChunkedValues:
     """
 
     def __init__(self, chunks: Sequence[Any]) -> None:
-        self._chunks = list(chunks)
+        self._chunks, self._sound = list(chunks), SoundArrays()
         # There may be thousands of chunks, most of which no batch needs.
         self._values: list[PlainValues | None] = [None] * len(self._chunks)
         self._ends = list(accumulate(map(len, self._chunks)))
@@ -89,7 +90,7 @@ class ChunkedValues:
         chunk = bisect_right(self._ends, row)
         values = self._values[chunk]
         if values is None:
-            values = self._values[chunk] = read_array(self._chunks[chunk])
+            values = self._values[chunk] = read_array(self._chunks[chunk], self._sound)
         return values[row - (self._ends[chunk - 1] if chunk else 0)]
 
 
@@ -187,14 +188,14 @@ class NumberLists:
 def read_values(chunks: Sequence[Any]) -> PlainValues:
     """Return the values of arrays of Arrow, one array after the other."""
     held = [chunk for chunk in chunks if len(chunk)]
-    return read_array(held[0]) if len(held) == 1 else ChunkedValues(held)
+    return read_array(held[0], SoundArrays()) if len(held) == 1 else ChunkedValues(held)
 
 
-def read_array(values: Any) -> PlainValues:
-    """Return the values of an array of Arrow."""
+def read_array(values: Any, sound: SoundArrays) -> PlainValues:
+    """Return the values of an array of Arrow; ``sound`` checks the rows that pyarrow makes values of."""
     kind = values.type
     if not len(values):
-        return ArrowValues(values)
+        return ArrowValues(values, sound)
     for is_kind, make in _TEXTS:
         if is_kind(kind):
             valid, _, data = values.buffers()
@@ -202,14 +203,14 @@ def read_array(values: Any) -> PlainValues:
             texts = Texts(starts, memoryview(b"" if data is None else data), make)
             return NullableTexts(texts, memoryview(valid), values.offset) if values.null_count else texts
     if values.null_count:
-        return ArrowValues(values)
+        return ArrowValues(values, sound)
     if _are_numbers(kind):
         return Numbers(numbers_of(values))
     if types.is_list(kind) or types.is_large_list(kind):
         elements, offsets = values.values, offsets_of(values, 0, len(values))
         if _are_numbers(kind.value_type) and not elements.null_count:
             return NumberLists(offsets, numbers_of(elements))
-    return ArrowValues(values)
+    return ArrowValues(values, sound)
 
 
 # The types of texts and of bytes that lie one after the other, and what makes a value of its bytes.

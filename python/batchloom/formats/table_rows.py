@@ -9,8 +9,9 @@ Promises:
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ from batchloom.formats.kinds import ROWS, fix_length
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.places import Places
 from batchloom.formats.plain_values import PlainValues, read_array
+from batchloom.formats.sound import SoundArrays
 
 
 class Row(dict[str, Any]):
@@ -80,7 +82,9 @@ class PlainRows:
         self._starts = [0, *accumulate(len(batch) for batch in self._batches)]
         # There may be thousands of record batches, most of which no batch needs.
         self._values: list[list[PlainColumn] | None] = [None] * len(self._batches)
-        self.nbytes = sum(int(table.nbytes) for table in tables)
+        self._sound, self._types = SoundArrays(), _common_types(tables, columns.values())
+        # Unlike ``nbytes``, it is the sum of buffers, without a look at offsets.
+        self.nbytes = sum(int(table.get_total_buffer_size()) for table in tables)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -107,11 +111,42 @@ class PlainRows:
         """Return the values of a record batch, by column."""
         arrays = self._batches[batch]
         read = [
-            (field, read_array(arrays.column(name)), name in self._nulls, self._nulls.get(name))
+            (
+                field,
+                read_array(self._promote(name, arrays.column(name)), self._sound),
+                name in self._nulls,
+                self._nulls.get(name),
+            )
             for field, name in self._columns.items()
         ]
         self._values[batch] = read
         return read
+
+    def _promote(self, name: str, array: Any) -> Any:
+        """Return an array of a column in the type that holds the values of all tables."""
+        kind = self._types.get(name, array.type)
+        if array.type == kind:
+            return array
+        self._sound.require(array, 0, len(array))
+        return array.cast(kind)
+
+
+def _common_types(tables: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return for each column that differs in type between tables the type that holds all values, if there is one."""
+    import pyarrow
+
+    found = {}
+    for name in names:
+        kinds: list[Any] = []
+        for table in tables:
+            kind = table.schema.field(name).type
+            if kind not in kinds:  # types of users need no hash
+                kinds.append(kind)
+        if len(kinds) > 1:
+            schemas = [pyarrow.schema([pyarrow.field(name, kind)]) for kind in kinds]
+            with contextlib.suppress(pyarrow.ArrowException):
+                found[name] = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
+    return found
 
 
 def _fill(value: Any, null: Any) -> Any:
@@ -257,7 +292,7 @@ class MakeFieldRows:
         if self._kind == ROWS:
             inside = Places([name], [len(table)])
             fields = {field: fix_length(field, values, inside) for field, values in fields.items()}
-        return FieldRows(read_fields(fields), len(table), int(table.nbytes))
+        return FieldRows(read_fields(fields), len(table), int(table.get_total_buffer_size()))
 
 
 def read_table_fields(

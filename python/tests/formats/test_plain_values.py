@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from batchloom.errors import DataError
 from batchloom.formats.plain_values import ArrowValues, read_array, read_values
+from batchloom.formats.sound import SoundArrays
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def test_values_are_those_of_arrow(data, kind, has_nulls, chunks):
     ],
 )
 def test_common_values_need_no_object_of_arrow(array):
-    assert not isinstance(read_array(array), ArrowValues)
+    assert not isinstance(read_array(array, SoundArrays()), ArrowValues)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
@@ -75,6 +76,6 @@ def test_offsets_that_lie_are_an_error(kind, offsets, row, nulls):
     wide = pa.int64() if kind in (pa.large_string(), pa.large_binary()) else pa.int32()
     valid = pa.py_buffer(b"\x03") if nulls else None
     buffers = [valid, pa.array([*offsets, 4], wide).buffers()[1], pa.py_buffer(b"abcd")]
-    values = read_array(pa.Array.from_buffers(kind, 2 + nulls, buffers, nulls))
+    values = read_array(pa.Array.from_buffers(kind, 2 + nulls, buffers, nulls), SoundArrays())
     with pytest.raises(DataError, match="of 4 bytes of texts"):
         values[row]

@@ -1,6 +1,6 @@
-"""Offsets that lie: a row that leads out of its arrays is an error, at any depth, and a sound row is not.
+"""Offsets that lie: a row that leads out of its arrays is an error, at any depth, and no other row is.
 
-The oracle is pyarrow's own full validation. Types hold bytes, as it refuses texts that are no UTF-8 too.
+The oracle is pyarrow's own full validation. Types hold bytes, since it also refuses texts that are no UTF-8.
 """
 
 from contextlib import suppress
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from batchloom.errors import DataError, Error
-from batchloom.formats.sound import require_sound, require_whole
+from batchloom.formats.sound import SoundArrays
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,12 +88,13 @@ def test_rows_pass_if_arrow_itself_finds_no_fault(data, kind, has_nulls):
     if not is_valid(array):
         # Views have rules beside, for bytes that no value is made of.
         with pytest.raises(DataError) if kind != pa.binary_view() else suppress(DataError):
-            require_whole(array)
+            SoundArrays().require_whole(array)
             array.to_pylist()
         return
-    require_whole(array)
-    require_sound(array, start, end)
-    require_whole(array.slice(start, end - start))
+    sound = SoundArrays()
+    sound.require_whole(array)
+    sound.require(array, start, end)
+    sound.require_whole(array.slice(start, end - start))
     array.to_pylist()
 
 
@@ -166,5 +167,84 @@ def test_nulls_in_columns_that_lie(tmp_path, nulls):
     table = pa.table({"number": np.arange(COUNT), "t": broken})
     with pa.ipc.new_file(path, table.schema) as file:
         file.write_table(table)
-    with pytest.raises(DataError, match=r"column 't' of .* is damaged: it goes from byte"):
+    with pytest.raises(DataError, match=f"row {COUNT // 2 - 1} of .*, column t: it is damaged: it goes from byte"):
         bl.open(path, nulls=nulls)
+
+
+@pytest.mark.parametrize("options", [{}, {"nulls": {"t": "x"}}, {"kind": "windows", "id": "t", "input_len": 1}])
+def test_the_damaged_file_is_named(tmp_path, options):
+    paths = [str(tmp_path / f"{name}.arrow") for name in ("good", "wrong")]
+    for path, lies in zip(paths, (False, True), strict=True):
+        # Nulls, and categories, are copied as a file is opened.
+        broken = texts(COUNT, lies)
+        valid = pa.py_buffer(b"\xfe" + b"\xff" * (COUNT // 8))
+        broken = pa.Array.from_buffers(pa.string(), COUNT, [valid, *broken.buffers()[1:]], 1)
+        column = {"t": broken} if "nulls" in options else {"t": lists(texts(2 * COUNT, False), lies)}
+        if "id" in options:
+            column = {"t": texts(COUNT, lies)}
+        table = pa.table({"n": np.arange(1.0, COUNT + 1), **column})
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    with pytest.raises(DataError, match=r"wrong\.arrow"):
+        for _ in bl.DataLoader(bl.open(paths, **options), 64):
+            pass
+
+
+@pytest.mark.parametrize("offsets", [[0, 2**31 - 1, -2, 4], [0, 3, 1, 4]])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_lists_of_numbers_whose_offsets_wrap_around(tmp_path, offsets, depth):
+    buffers = [None, pa.py_buffer(np.array(offsets, np.int32))]
+    column = pa.Array.from_buffers(pa.list_(pa.int64()), 3, buffers, children=[pa.array(range(4))])
+    if depth == 2:
+        column = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), column)
+    table = pa.table({"t": column})
+    with pa.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(DataError, match=r"offsets of lists in column t of .*x\.arrow leave their values or decrease"):
+        bl.open(str(tmp_path / "x.arrow"))
+
+
+def test_nulls_that_are_counted_wrong_hide_no_category(tmp_path):
+    numbers = np.zeros(COUNT, np.int32)
+    numbers[COUNT // 2] = 1 << 30
+    valid = pa.py_buffer(b"\xff" * (COUNT // 8))
+    found = pa.Array.from_buffers(pa.int32(), COUNT, [valid, pa.py_buffer(numbers)], COUNT)
+    array = pa.DictionaryArray.from_arrays(found, texts(9, False), safe=False)
+    with pytest.raises(DataError, match="it is category 1073741824 of 9"):
+        SoundArrays().require_whole(array)
+
+
+def test_views_of_lists_that_are_too_long_for_a_number():
+    offsets, sizes = np.array([0, 2**63 - 1]), np.array([2, 5])
+    kind = pa.large_list_view(pa.int8())
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(sizes)]
+    array = pa.Array.from_buffers(kind, 2, buffers, children=[pa.array([1, 2], pa.int8())])
+    with pytest.raises(DataError, match="it has 5 elements from 9223372036854775807 on, of 2 elements"):
+        SoundArrays().require_whole(array)
+
+
+def test_bytes_of_tables_are_counted_without_their_offsets(tmp_path):
+    """Arrow's own ``nbytes`` follows the offset of the last list, into lists that it did not look at."""
+    inner = lists(texts(4 * COUNT, False), True)
+    path = tmp_path / "x.arrow"
+    table = pa.table({"n": np.arange(COUNT), "t": lists(inner, False)})
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    content = bytearray(path.read_bytes())
+    ends = np.arange(0, 2 * COUNT + 1, 2, dtype=np.int32).tobytes()
+    place = content.index(ends) + len(ends) - 4
+    content[place : place + 4] = np.int32(COUNT).tobytes()
+    path.write_bytes(content)
+    with pytest.raises(Error, match=f"row {COUNT // 2 - 1} of "):
+        for _ in bl.DataLoader(bl.open(str(path), fn=lambda row: len(row["t"])), 1):
+            pass
+
+
+@pytest.mark.parametrize("kind", ["windows", "groups"])
+def test_rows_of_folders_are_taken_of_sound_columns(tmp_path, kind):
+    datasets = pytest.importorskip("datasets")
+    table = pa.table({"n": np.arange(1.0, COUNT + 1), "g": np.zeros(COUNT, np.int64), "t": texts(COUNT, True)})
+    source = datasets.Dataset(table).select(range(COUNT - 1, 0, -1))
+    options = {"input_len": 1} if kind == "windows" else {"id": "g"}
+    with pytest.raises(DataError, match=r"column t of .* is damaged"):
+        bl.open(source, kind=kind, **options)
