@@ -90,7 +90,7 @@ def chunks_of(part: str, path: Path) -> tuple[Read, int, int]:
 
     def map_chunk(chunk: int) -> Any:
         size = PER_MAP * WIDTH * 4
-        return numpy.memmap(path, numpy.float32, "r", table.offset + size * chunk, (PER_MAP, WIDTH))
+        return numpy.memmap(str(path), numpy.float32, "r", table.offset + size * chunk, (PER_MAP, WIDTH))
 
     if part == "chunks":
         return map_chunk, table.shape[0] // PER_MAP, PER_MAP
