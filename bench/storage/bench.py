@@ -207,10 +207,11 @@ def many_batches(kind: str, batches: int) -> Callable[[], Any]:
     """Return what makes a dataset of rows or of lists in record batches that lie in memory."""
     values = pyarrow.array(numpy.arange(3.0 * PER_BATCH))
     if kind == "rows":
-        rows = pyarrow.chunked_array([values.slice(0, PER_BATCH)] * batches)
+        whole = pyarrow.array(numpy.arange(1.0 * PER_BATCH * batches))
+        rows = pyarrow.chunked_array([whole.slice(PER_BATCH * number, PER_BATCH) for number in range(batches)])
         return lambda: bl.TensorDataset(x=rows)
     ends = pyarrow.array(numpy.arange(0, 3 * PER_BATCH + 1, 3), pyarrow.int32())
-    lists = pyarrow.chunked_array([pyarrow.ListArray.from_arrays(ends, values)] * batches)
+    lists = pyarrow.chunked_array([pyarrow.ListArray.from_arrays(ends, values) for _ in range(batches)])
     return lambda: bl.SequenceDataset(x=lists)
 
 
