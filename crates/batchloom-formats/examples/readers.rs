@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fs::File;
+use std::io::Write;
 use std::time::Instant;
 
 use batchloom_formats::FileSource;
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Err(format!("found {rows} rows, expected {expected}").into());
         }
         if round > 0 {
-            println!("{pages} {arrow}");
+            writeln!(std::io::stdout(), "{pages} {arrow}")?;
         }
     }
     Ok(())
