@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// The buffers that may lie unused whatever chunks take: about as many as threads read at a time.
+/// The buffers that may always lie unused: about the number of threads that read at a time.
 const SPARE: usize = 4;
 
 /// The bytes from which on a buffer has pages of its own.

@@ -138,7 +138,7 @@ class ColumnReader:
         raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
 
     def _fill_rows(self, name: str, chunk: Any, start: int, value: Any) -> Any:
-        """Return rows, the first of which has a number, with a value in place of nulls."""
+        """Return rows with a value in place of nulls; ``start`` is the number of the first row."""
         self._require_sound(name, chunk, start)
         return _fill_nulls(name, chunk, value)
 
