@@ -240,5 +240,5 @@ def _cast(table: MappedTable, name: str, chunk: Any, kind: Any) -> Any:
         return chunk if chunk.type == kind else chunk.cast(kind)
     except pyarrow.ArrowInvalid as error:
         raise DataError(f"column {name} of {table.path} is damaged: {error}; expected a whole file") from None
-    except (pyarrow.ArrowException, NotImplementedError) as error:
+    except pyarrow.ArrowException as error:
         raise DTypeError(f"column {name} is {chunk.type} in {table.path}; expected {kind}: {error}") from None

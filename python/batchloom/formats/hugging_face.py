@@ -163,7 +163,7 @@ def _take_rows(tables: Sequence[MappedTable], indices: Array) -> MappedTable:
                     raise DataError(f"column {name} of {each.path} is damaged: {found[1]}")
     try:
         whole = pyarrow.concat_tables([each.table for each in tables]).take(pyarrow.array(indices))
-    except pyarrow.ArrowNotImplementedError as error:
+    except pyarrow.ArrowException as error:
         raise DTypeError(f"rows of {tables[0].path} cannot be taken: {error}; expected other columns") from None
     return hold_table(tables[0].path, whole)
 
