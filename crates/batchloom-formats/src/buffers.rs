@@ -1,17 +1,15 @@
 //! `Buffer`: bytes that are written one after the other; and `Buffers`: memory of chunks that are gone, for chunks to come.
 //!
 //! Promises: fresh pages of the system cost as much as a copy, so memory is used again, from epoch to epoch too, and is
-//! asked for in large pages; chunks and memory that waits for the next ones together take no more than the most that
-//! chunks took at one time, and a few buffers; room in a buffer is handed out as it is, without being cleared first.
+//! asked for in large pages; buffers in use and memory that waits for the next ones together take no more than the most
+//! that buffers took at one time; room in a buffer is handed out as it is, without being cleared first.
 
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
-
-/// The buffers that may always lie unused: about the number of threads that read at a time.
-const SPARE: usize = 4;
 
 /// The bytes from which on a buffer has pages of its own.
 const LARGE: usize = 2 << 20;
@@ -25,6 +23,32 @@ const STEP: usize = 1 << 20;
 enum Room {
     Small(Vec<u8>),
     Large(MmapMut),
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::Small(Vec::new())
+    }
+}
+
+impl Deref for Room {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Small(bytes) => bytes,
+            Self::Large(map) => map,
+        }
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Small(bytes) => bytes,
+            Self::Large(map) => map,
+        }
+    }
 }
 
 impl Room {
@@ -43,21 +67,23 @@ impl Room {
 }
 
 /// Bytes that are written one after the other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Buffer {
     room: Room,
     len: usize,
-}
-
-impl Default for Buffer {
-    fn default() -> Self {
-        Self { room: Room::Small(Vec::new()), len: 0 }
-    }
+    /// The buffers that its memory goes back to.
+    home: Option<Buffers>,
 }
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { len: bytes.len(), room: Room::Small(bytes) }
+        Self { len: bytes.len(), room: Room::Small(bytes), home: None }
+    }
+}
+
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Self {
+        Self::from_owner(buffer)
     }
 }
 
@@ -65,32 +91,32 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.room()[..self.len]
+        &self.room[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
-        &mut self.room_mut()[..len]
+        &mut self.room[..len]
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.give_back(mem::take(&mut self.room));
+        }
     }
 }
 
 impl Buffer {
-    fn room(&self) -> &[u8] {
-        match &self.room {
-            Room::Small(bytes) => bytes,
-            Room::Large(map) => map,
-        }
-    }
-
-    fn room_mut(&mut self) -> &mut [u8] {
-        match &mut self.room {
-            Room::Small(bytes) => bytes,
-            Room::Large(map) => map,
-        }
-    }
-
     /// Empties the buffer, which keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
@@ -104,16 +130,16 @@ impl Buffer {
     /// Appends `bytes` bytes, to be written: so far they hold anything.
     pub(crate) fn grow(&mut self, bytes: usize) -> &mut [u8] {
         let (start, end) = (self.len, self.len.saturating_add(bytes));
-        if end > self.room().len() {
+        if end > self.room.len() {
             let mut larger = Room::new(end.max(start.saturating_mul(2)));
-            match &mut larger {
-                Room::Small(room) => room[..start].copy_from_slice(self),
-                Room::Large(room) => room[..start].copy_from_slice(self),
+            larger[..start].copy_from_slice(self);
+            if let Some(home) = &self.home {
+                home.exchange(self.room.len(), larger.len());
             }
             self.room = larger;
         }
         self.len = end;
-        &mut self.room_mut()[start..end]
+        &mut self.room[start..end]
     }
 
     /// Appends bytes.
@@ -122,35 +148,37 @@ impl Buffer {
     }
 }
 
-/// Memory of some files: buffers that chunks have, counted, and buffers that lie unused.
+/// Memory of some files: buffers in use, counted, and memory that lies unused.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buffers(Arc<Mutex<Pool>>);
 
 #[derive(Debug, Default)]
 struct Pool {
-    unused: Vec<Buffer>,
-    /// The bytes of buffers that chunks have, and the most that they had at one time.
+    unused: Vec<Room>,
+    /// The bytes of buffers in use, and the most that they had at one time.
     lent: usize,
     most_lent: usize,
 }
 
 impl Pool {
-    /// The place of the smallest unused buffer with room for some bytes.
+    /// The place of the smallest unused room of some bytes at least.
     fn smallest(&self, bytes: usize) -> Option<usize> {
-        let fitting = self.unused.iter().enumerate().filter(|(_, buffer)| buffer.room().len() >= bytes);
-        fitting.min_by_key(|(_, buffer)| buffer.room().len()).map(|(place, _)| place)
+        let fitting = self.unused.iter().enumerate().filter(|(_, room)| room.len() >= bytes);
+        fitting.min_by_key(|(_, room)| room.len()).map(|(place, _)| place)
     }
 
-    /// Takes out unused buffers, the smallest first, while there are more than [`SPARE`] and all buffers have more bytes than
-    /// chunks had at one time.
-    fn take_surplus(&mut self) -> Vec<Buffer> {
-        let mut bytes: usize = self.unused.iter().map(|buffer| buffer.room().len()).sum();
+    /// Counts buffers that came into use and that are gone. Takes out unused rooms, the smallest first, while all memory is
+    /// more than buffers had at one time.
+    fn count(&mut self, lent: usize, back: usize) -> Vec<Room> {
+        self.lent = self.lent.saturating_sub(back).saturating_add(lent);
+        self.most_lent = self.most_lent.max(self.lent);
+        let mut bytes: usize = self.unused.iter().map(|room| room.len()).sum();
         let mut surplus = Vec::new();
-        while self.unused.len() > SPARE && self.lent.saturating_add(bytes) > self.most_lent {
+        while self.lent.saturating_add(bytes) > self.most_lent {
             let Some(place) = self.smallest(0) else { break };
-            let buffer = self.unused.swap_remove(place);
-            bytes -= buffer.room().len();
-            surplus.push(buffer);
+            let room = self.unused.swap_remove(place);
+            bytes -= room.len();
+            surplus.push(room);
         }
         surplus
     }
@@ -160,59 +188,30 @@ impl Buffers {
     /// An empty buffer with room for some bytes.
     pub(crate) fn take(&self, bytes: usize) -> Buffer {
         let mut pool = self.lock();
-        match pool.smallest(bytes) {
-            Some(place) => {
-                let mut buffer = pool.unused.swap_remove(place);
-                buffer.clear();
-                buffer
-            }
-            None => {
-                drop(pool);
-                Buffer { room: Room::new(bytes), len: 0 }
-            }
-        }
-    }
-
-    /// Shared bytes, whose memory comes back here when the last of them is gone.
-    pub(crate) fn share(&self, buffer: Buffer) -> Bytes {
-        let mut pool = self.lock();
-        pool.lent = pool.lent.saturating_add(buffer.room().len());
-        pool.most_lent = pool.most_lent.max(pool.lent);
-        let surplus = pool.take_surplus();
+        let found = pool.smallest(bytes).map(|place| pool.unused.swap_remove(place));
         drop(pool);
-        drop(surplus);
-        Bytes::from_owner(Lent { buffer, buffers: self.clone() })
+        let room = found.unwrap_or_else(|| Room::new(bytes));
+        self.exchange(0, room.len());
+        Buffer { room, len: 0, home: Some(self.clone()) }
     }
 
-    fn give_back(&self, buffer: Buffer) {
+    /// Counts a buffer that has other memory now.
+    fn exchange(&self, before: usize, now: usize) {
+        let surplus = self.lock().count(now, before);
+        // Giving pages back takes long enough for others to wait: the lock is free by now.
+        drop(surplus);
+    }
+
+    fn give_back(&self, room: Room) {
         let mut pool = self.lock();
-        pool.lent = pool.lent.saturating_sub(buffer.room().len());
-        pool.unused.push(buffer);
-        let surplus = pool.take_surplus();
-        // Giving pages back takes long enough for others to wait.
+        let bytes = room.len();
+        pool.unused.push(room);
+        let surplus = pool.count(0, bytes);
         drop(pool);
         drop(surplus);
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Bytes in a buffer that is given back.
-struct Lent {
-    buffer: Buffer,
-    buffers: Buffers,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.buffers.give_back(std::mem::take(&mut self.buffer));
     }
 }

@@ -39,13 +39,13 @@ from batchloom.formats.kinds import ROWS, SEQUENCES, fix_length, require_ones, w
 from batchloom.formats.lists import Lists
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.places import Places
+from batchloom.formats.several import require_rows
 from batchloom.formats.table_rows import (
     MakeFieldRows,
     MakePlainRows,
     TableChunks,
     choose_values,
     read_table_fields,
-    require_rows,
 )
 
 Array = numpy.ndarray[Any, Any]

@@ -14,7 +14,8 @@ from batchloom.errors import ArgumentError
 from batchloom.formats.arrow_tables import map_whole, read_stored, refuse_chunk_options, require_same_columns
 from batchloom.formats.items import open_items
 from batchloom.formats.options import OpenOptions
-from batchloom.formats.table_rows import MappedRows, choose_values, require_rows
+from batchloom.formats.several import require_rows
+from batchloom.formats.table_rows import MappedRows, choose_values
 
 
 class OpenArrowFiles:

@@ -18,7 +18,6 @@ from batchloom.dataset.base import Dataset, with_batch_types
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.errors import ArgumentError, DataError, DTypeError
-from batchloom.formats.arrow_rows import open_table_rows
 from batchloom.formats.arrow_tables import (
     MappedTable,
     hold_table,
@@ -68,6 +67,8 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         parts = [first + (numpy.arange(count) if chosen is None else chosen) for first, count, chosen in chosen_of]
         indices = numpy.concatenate(parts)
     if options.fn is not None:
+        from batchloom.formats.arrow_rows import open_table_rows
+
         return open_table_rows(OpenFolders(files), indices, options)
     return _open_rows(tables, indices, options)
 
@@ -132,6 +133,8 @@ def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
     indices = getattr(source, "_indices", None)
     chosen = None if indices is None else indices.column(0).to_numpy().astype(numpy.int64)
     if options.fn is not None:
+        from batchloom.formats.arrow_rows import open_table_rows
+
         return open_table_rows(OpenObject(source), chosen, options)
     refuse_chunk_options(options, OBJECT, ("on_error",))
     return _open_rows([hold_table(OBJECT, source.data.table.select(shown))], chosen, options)

@@ -21,3 +21,15 @@ class Shaped(NamedTuple):
 
     values: Array
     shapes: Array
+
+
+class Lengths(NamedTuple):
+    """The lengths of lists in rows that hold texts as well.
+
+    Attributes:
+        fields: The fields of lists.
+        each: The length of the lists of each row.
+    """
+
+    fields: list[str]
+    each: Any

@@ -27,10 +27,10 @@ from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyar
 from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
 from batchloom.formats.kinds import ROWS, SEQUENCES, WINDOWS, require_keywords
+from batchloom.formats.lists import Lengths
 from batchloom.formats.options import NAMES, OpenOptions, has_window
-from batchloom.formats.parquet_rows import Lengths, open_groups_of_fields, open_rows
 from batchloom.formats.progress import ShownProgress
-from batchloom.formats.table_rows import require_rows
+from batchloom.formats.several import require_rows
 
 # Words for the samples of columns that are read by chunks.
 NUMBER, FIXED, LIST = "number", "fixed", "list"
@@ -75,6 +75,9 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         DTypeError: A column makes no tensor.
     """
     if options.fn is not None:
+        require_pyarrow(files[0])
+        from batchloom.formats.parquet_rows import open_rows
+
         return open_rows(files, options)
     opened = _native.ParquetFiles(list(files))
     require_rows(sum(opened.rows()), files[0])
@@ -104,7 +107,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
             return read_whole(files, used, options, str(error))
         if sizes is not None:
             raise ArgumentError("sizes is given, and columns hold texts; expected fn=, whose samples take any sizes")
-        return open_groups_of_fields(files, chosen, options, lengths)
+        return _open_groups(files, chosen, options, lengths)
     fields = [_choose_field(name, column, columns, options) for name, column in chosen.items()]
     are_lists = {field.name: columns[field.columns[0]].word == LIST for field in fields}
     window = window_size(options.chunks_open, options.memory)
@@ -113,8 +116,24 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise", sizes)
     except UnsupportedFileError as error:
         if has_window(options) and kind == ROWS:
-            return open_groups_of_fields(files, chosen, options, None)
+            return _open_groups(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
+
+
+def _open_groups(
+    files: Sequence[str], chosen: Mapping[str, ChosenColumn], options: OpenOptions, lengths: Lengths | None
+) -> Dataset[Any]:
+    """Return the dataset of rows that pyarrow reads a row group at a time.
+
+    Raises:
+        ArgumentError: pyarrow is not installed, or memory holds too few row groups.
+        DataError: A file is damaged, differs from the first one, or has nulls.
+        DTypeError: A column makes no tensor, or differs in type.
+    """
+    require_pyarrow(files[0])
+    from batchloom.formats.parquet_rows import open_groups_of_fields
+
+    return open_groups_of_fields(files, chosen, options, lengths)
 
 
 class OpenParquet:

@@ -7,27 +7,17 @@ batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.map_dataset import MapDataset
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import open_items
+from batchloom.formats.lists import Lengths
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.row_groups import GroupFile, open_groups
-from batchloom.formats.table_rows import MakeFieldRows, MakePlainRows, TableChunks, choose_values, require_rows
-
-
-class Lengths(NamedTuple):
-    """The lengths of lists in rows that hold texts as well.
-
-    Attributes:
-        fields: The fields of lists.
-        each: The length of the lists of each row.
-    """
-
-    fields: list[str]
-    each: Any
+from batchloom.formats.several import require_rows
+from batchloom.formats.table_rows import MakeFieldRows, MakePlainRows, TableChunks, choose_values
 
 
 def open_rows(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:

@@ -81,3 +81,13 @@ def require_same_rows(name: str, first: str, expected: Any, file: str, found: An
             f"{label} has rows of shape {list(found.shape[1:])} in {file} and {list(expected.shape[1:])} in {first}; "
             "expected one shape in all files"
         )
+
+
+def require_rows(count: int, where: str) -> None:
+    """Refuse files without a row.
+
+    Raises:
+        DataError: There is none.
+    """
+    if not count:
+        raise DataError(f"{where} holds no row, nor does a file beside it; expected at least one")

@@ -364,13 +364,3 @@ class MappedRows:
     def __iter__(self) -> Iterator[Row]:
         """Yield all rows."""
         return map(self.__getitem__, range(len(self)))
-
-
-def require_rows(count: int, where: str) -> None:
-    """Refuse files without a row.
-
-    Raises:
-        DataError: There is none.
-    """
-    if not count:
-        raise DataError(f"{where} holds no row, nor does a file beside it; expected at least one")

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::columns::{ColumnInfo, ColumnLayout, Conversion};
 use super::decode::DecodedRows;
-use crate::buffers::Buffers;
 
 /// A replacement for nulls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +54,6 @@ pub(super) fn field_of(
     decoded: DecodedRows,
     skipped: usize,
     count: usize,
-    buffers: &Buffers,
 ) -> Result<ChunkField, String> {
     let layout = layout?;
     let dtype = layout.dtype();
@@ -80,7 +78,7 @@ pub(super) fn field_of(
     if bytes.1 > decoded.values.len() {
         return Err(cut());
     }
-    let values = buffers.share(decoded.values).slice(bytes.0..bytes.1);
+    let values = Bytes::from(decoded.values).slice(bytes.0..bytes.1);
     let values = convert(values, info.conversion)?;
     let tensor =
         |shape: &[usize]| Tensor::from_bytes(values.clone(), dtype, shape).map_err(|error| error.to_string());

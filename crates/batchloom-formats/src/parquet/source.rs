@@ -209,7 +209,7 @@ impl ParquetSource {
         let field = read.and_then(|decoded| {
             let skipped = (rows.start - before) as usize;
             let count = (rows.end - rows.start) as usize;
-            let field = field_of(info, self.layout_of(info), decoded, skipped, count, &self.buffers);
+            let field = field_of(info, self.layout_of(info), decoded, skipped, count);
             field.map_err(|reason| self.wrong(group, reason))
         });
         let place = |row: u32| group.first_row - self.index.first_row_of(group.file) + u64::from(row);

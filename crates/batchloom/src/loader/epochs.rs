@@ -17,8 +17,8 @@ use crate::batching::Labels;
 use crate::dataset::collation::CollateOptions;
 use crate::dataset::kind::ContentRequest;
 use crate::dataset::{Dataset, InChunks};
-use crate::plan::PlanBuilder;
 use crate::plan::error::PlanCause;
+use crate::plan::{ChunksNeeded, PlanBuilder};
 use crate::run::{Progress, Run};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Plan, Result};
@@ -126,11 +126,13 @@ impl Epochs {
             return Err(LoaderCause::ReadsItself.into());
         }
         let blocks = self.prefetch.unwrap_or(PREFETCH) as u64 + 1;
-        let needed = plan.chunks_at_once(blocks).unwrap_or(0);
-        // Each thread may hold a chunk that is read early, beside those that batches need, if memory holds as many.
+        let needed = plan.chunks_needed(blocks).unwrap_or(ChunksNeeded { at_once: 0, later: 0 });
+        // Each thread may hold a chunk that is read early: one that later blocks need, or one beside those that batches
+        // need, if memory holds as many.
         let capacity = self.dataset.kind().in_chunks().and_then(InChunks::capacity);
-        let early = capacity.map_or(u64::MAX, |held| held.saturating_sub(needed)).min(self.threads as u64);
-        let most = usize::try_from(needed.saturating_add(early)).unwrap_or(usize::MAX);
+        let room = capacity.map_or(u64::MAX, |held| held.saturating_sub(needed.at_once));
+        let more = room.min((self.threads as u64).saturating_sub(needed.later));
+        let most = usize::try_from(needed.at_once.saturating_add(more)).unwrap_or(usize::MAX);
         let iteration = reader.begin_iteration(most);
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
         Ok(Some(Arc::new(Demand {
@@ -143,7 +145,7 @@ impl Epochs {
             direct: OnceLock::new(),
             pace: Pace::default(),
             clock: Arc::default(),
-            early: Mutex::new(ReadAhead::new(early)),
+            early: Mutex::new(ReadAhead::new(needed.later.saturating_add(more))),
             iteration,
         })))
     }

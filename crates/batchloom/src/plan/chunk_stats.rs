@@ -1,6 +1,7 @@
 //! The costs of reading chunks: how well a window mixes them, and how many reads all ranks make.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
@@ -30,6 +31,15 @@ pub struct ChunkStats {
     pub pairs_of_one_chunk: Option<f64>,
 }
 
+/// The chunks that consecutive blocks of batches need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunksNeeded {
+    /// The most of them that are needed at a time.
+    pub(crate) at_once: u64,
+    /// The number of these, at the least, that no block needs before blocks of the next pool do.
+    pub(crate) later: u64,
+}
+
 impl Plan {
     /// The costs of reading chunks, if samples are read chunk by chunk.
     pub(super) fn chunk_stats(&self) -> Option<ChunkStats> {
@@ -40,19 +50,40 @@ impl Plan {
         })
     }
 
-    /// The most chunks that `blocks` consecutive blocks of batches need at a time, each a batch or several that need no
-    /// further chunk; `None` if samples are not read chunk by chunk. One pass over the slots of each window.
-    pub(crate) fn chunks_at_once(&self, blocks: u64) -> Option<u64> {
-        let slots = |window: &ChunkWindow| match self.epoch.uniform() {
+    /// The chunks that `blocks` consecutive blocks of batches need, each a batch or several that need no further chunk;
+    /// `None` if samples are not read chunk by chunk. One pass over the slots of each window.
+    pub(crate) fn chunks_needed(&self, blocks: u64) -> Option<ChunksNeeded> {
+        let draws = &self.epoch.draws;
+        if !draws.is_in_chunks() {
+            return None;
+        }
+        if let Some(batch_size) = self.epoch.uniform() {
             // A block that begins in the last slot of the block before adds the other slots of its first batch.
-            Some(batch_size) => {
+            let slots = |window: &ChunkWindow| {
                 let more = window.most_slots(batch_size) - 1;
                 more.saturating_mul(blocks).saturating_add(1).max(blocks)
+            };
+            return Some(ChunksNeeded { at_once: draws.most_chunks(slots), later: 0 });
+        }
+        // Sizes decide inside of pools. Blocks lie in one of them, or in two that follow each other.
+        let (in_two, in_one) = match self.epoch.slots_of_pools() {
+            Some(pools) => {
+                let count =
+                    |first: &RangeInclusive<u64>, last: &RangeInclusive<u64>| last.end() - first.start() + 1;
+                let in_one = pools.iter().map(|pool| count(pool, pool)).max().unwrap_or(1);
+                let in_two =
+                    pools.windows(2).map(|pools| count(&pools[0], &pools[1])).max().unwrap_or(in_one);
+                (draws.most_chunks(|_| in_two), draws.most_chunks(|_| in_one))
             }
-            // Sizes decide inside of pools, which hold fewer than twice as many samples: two of them.
-            None => window.most_slots(self.epoch.recipe.in_pool.saturating_mul(4)),
+            None => {
+                // The samples of a pool, fewer than twice as many as it has to have, lie anywhere in several windows.
+                let most = self.epoch.recipe.in_pool.saturating_mul(2);
+                let in_pools =
+                    |pools: u64| draws.most_chunks(|window| window.most_slots(most.saturating_mul(pools)));
+                (in_pools(2), in_pools(1))
+            }
         };
-        self.epoch.draws.is_in_chunks().then(|| self.epoch.draws.most_chunks(slots))
+        Some(ChunksNeeded { at_once: in_two, later: in_two - in_one })
     }
 
     /// The number of chunks that a rank reads.

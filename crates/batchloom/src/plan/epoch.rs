@@ -8,10 +8,10 @@
 //! there are in a window depends on the world with which the epoch begins.
 
 use std::cmp::Reverse;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
 
-use super::chunk_pools::find_pools;
+use super::chunk_pools::{find_pools, slots_of_pools};
 use super::full_pools::{Border, FullPools, Span};
 use super::pool::{BatchedPool, DealtPool, PoolSamples, length};
 use super::recipe::Recipe;
@@ -141,6 +141,13 @@ impl Epoch {
         let find =
             || find_pools(window, self.recipe.in_pool, batch_size).into_iter().map(Border::from).collect();
         Some(self.borders.get_or_init(find))
+    }
+
+    /// The slots of the window that each pool has samples of, if samples are read chunk by chunk from one window.
+    pub(super) fn slots_of_pools(&self) -> Option<Vec<RangeInclusive<u64>>> {
+        let window = self.draws.chunk_window()?;
+        let starts: Vec<u64> = self.borders()?.iter().map(|border| border.position).collect();
+        Some(slots_of_pools(window, &starts, self.count_kept()))
     }
 
     /// The measures of windows of so many pools, if pools end with full batches.

@@ -43,6 +43,7 @@ pub use budget_stats::{BudgetFill, BudgetStats};
 pub use builder::PlanBuilder;
 pub(crate) use chunk_reads::SlotsAhead;
 pub use chunk_stats::ChunkStats;
+pub(crate) use chunk_stats::ChunksNeeded;
 pub use options::PlanOptions;
 pub use parts::Parts;
 pub use plan::Plan;
