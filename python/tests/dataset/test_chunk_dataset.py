@@ -690,3 +690,18 @@ def test_rules_that_sort_read_each_chunk_about_once_within_memory(rule, window):
     assert dataset.counts.most_held <= 60 * (not window) + 30
     if dataset.memory is not None:
         assert dataset.counts.most_bytes <= dataset.memory
+
+
+@pytest.mark.law("L2")
+@few
+@given(count=st.integers(8, 40), opened=st.integers(4, 12), slots=st.integers(1, 3), threads=st.integers(1, 4))
+def test_rules_that_sort_hold_the_chunks_of_two_pools(count, opened, slots, threads):
+    size, lengths = 8, numpy.random.default_rng(count).integers(1, 9, 8 * count)
+    source = Source([size] * count, lambda first, size: {"ids": [numpy.zeros(each) for each in lengths[first:][:size]]})
+    dataset = bl.ChunkDataset([size] * count, source, lengths=lengths, chunks_open=opened)
+    rule = bl.LengthBuckets(4, pool=slots * size // 4)
+    for _ in bl.DataLoader(dataset, batching=rule, shuffle=True, num_threads=threads):
+        pass
+    # A pool has some slots of the window, and the last one up to twice as many.
+    assert dataset.counts.most_held <= opened - 1 + slots + 2 * slots - 1 + threads
+    assert len(source.read_chunks) <= count + count // 4
