@@ -5,11 +5,12 @@
 //! - A chunk that is held is not read again, and a chunk that is being read is read once: threads that need it wait.
 //! - No more chunks are held or being read than the limits of all iterations together, which follow from their plans;
 //!   the chunk that iterations need for the shortest time leaves first, and all leave with the last iteration.
-//! - A chunk that an iteration will need is read by the first thread that gets to it, early or because it needs it.
+//! - A chunk that an iteration will need is read by the first thread that gets to it: early, because it needs it, or
+//!   instead of waiting for a chunk that another thread reads.
 //! - A chunk that could not be read is not read again before an iteration begins or the last one ends.
 //! - No thread waits for ever: if all threads that use chunks wait for room, one of them gets it beyond the limit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -65,8 +66,8 @@ struct Iteration {
     time: u64,
     /// The last time at which it needs each chunk, of the chunks that it needs from this time on.
     needs: HashMap<u64, u64>,
-    /// The chunks that it will need, and that no thread has begun to read.
-    early: HashSet<u64>,
+    /// The chunks that it will need, and that no thread has begun to read, in the order in which it needs them.
+    early: VecDeque<u64>,
 }
 
 /// A chunk in the store.
@@ -83,6 +84,8 @@ pub(super) enum Wait<T> {
     Held(Arc<T>),
     /// The thread is to read it.
     Turn,
+    /// Another thread reads it. Meanwhile, this thread is to read a chunk that is needed next.
+    TurnOf(u64),
     /// It could not be read.
     Failed(Cause),
     /// The iteration has stopped.
@@ -99,8 +102,8 @@ impl<T> Default for ChunkStore<T> {
 }
 
 impl<T> ChunkStore<T> {
-    /// Waits until a chunk is held, until this thread is to read it, or until the iteration has stopped. The thread has
-    /// [entered](Self::enter) the store.
+    /// Waits until a chunk is held, until this thread is to read it or a chunk that is needed next, or until the iteration
+    /// has stopped. The thread has [entered](Self::enter) the store.
     pub(super) fn wait_for(&self, chunk: u64, stop: &Stop) -> Wait<T> {
         // Chunks may lie in memory of a front end, which has locks of its own: they leave when no lock is held here.
         let mut left = Vec::new();
@@ -123,6 +126,9 @@ impl<T> ChunkStore<T> {
                 return Wait::Turn;
             }
             let needs_room = !slots.slots.contains_key(&chunk);
+            if !needs_room && let Some(next) = slots.take_next(&mut left) {
+                return Wait::TurnOf(next);
+            }
             slots.cramped += usize::from(needs_room);
             if needs_room && slots.is_stuck() {
                 slots.cramped -= 1;
@@ -167,7 +173,7 @@ impl<T> ChunkStore<T> {
         slots.begun += 1;
         slots.failed.clear();
         let number = slots.begun;
-        let (needs, early) = (HashMap::new(), HashSet::new());
+        let (needs, early) = (HashMap::new(), VecDeque::new());
         slots.iterations.push(Iteration { number, most, time: 0, needs, early });
         drop(slots);
         here.wake();
@@ -195,7 +201,11 @@ impl<T> ChunkStore<T> {
         iteration.needs.retain(|_, last| *last >= time);
         iteration.needs.extend(chunks.iter().copied());
         let missing = chunks.iter().map(|(chunk, _)| *chunk).filter(|chunk| !slots.contains_key(chunk));
-        iteration.early.extend(missing);
+        for chunk in missing {
+            if !iteration.early.contains(&chunk) {
+                iteration.early.push_back(chunk);
+            }
+        }
     }
 
     /// Takes the turn to read a chunk that an iteration will need. Returns false if it was read since, or there is
@@ -324,6 +334,12 @@ impl<T> Slots<T> {
         has_turn
     }
 
+    /// Takes the turn to read the chunk that iterations will need next, if there is one and room for it.
+    fn take_next(&mut self, left: &mut Vec<Slot<T>>) -> Option<u64> {
+        let next = self.iterations.iter().find_map(|iteration| iteration.early.front().copied())?;
+        self.take_turn(next, false, left).then_some(next)
+    }
+
     /// Notes that some thread reads a chunk.
     fn begin(&mut self, chunk: u64) {
         self.forget_early(chunk);
@@ -338,7 +354,7 @@ impl<T> Slots<T> {
 
     fn forget_early(&mut self, chunk: u64) {
         for iteration in &mut self.iterations {
-            iteration.early.remove(&chunk);
+            iteration.early.retain(|early| *early != chunk);
         }
     }
 
