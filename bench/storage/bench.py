@@ -5,8 +5,9 @@
 ``rows``: 400 000 rows of 256 float32 (1 KB), shuffled over all chunks, 64 a batch: one array; Arrow in 31 and in
 10 000 record batches; a folder of ``datasets`` as its Arrow table; 31 datasets put together. ``documents``: 300 000
 lists of 10 to 109 tokens under a token budget. ``shards``: 100 million uint16 tokens in twenty files of NumPy, pieces
-of 1024, beside one file. ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches, and the
-memory that it holds for them.
+of 1024, beside one file: without a limit of memory, with one, and with one where parts of 8 MiB are shuffled one after
+the other (``shard_size``). ``taken``: the time in which a dataset takes 10 million rows in 10 000 record batches, and
+the memory that it holds for them.
 ``limits``: rows in mapped files with a limit of memory and without (limits.py). ``chunks``, ``hdf5`` and ``zarr``:
 the rows of 1 KB in a file of NumPy, mapped 4000 at a time, of HDF5 (compressed by gzip) and of Zarr, read 1000 at a
 time, and mixed in windows of 16 chunks (chunks.py). ``window``: the order of 100 000 chunks, how it mixes, what ranks
@@ -57,6 +58,8 @@ from bench.storage.window import measure_window
 
 DOCUMENTS, BUDGET = 300_000, 8192
 TOKENS, SHARDS, SEQ_LEN = 100_000_000, 20, 1024
+# The pieces in a part of the epoch that is shuffled by itself, 8 MiB, and a limit of memory that holds two parts.
+IN_PART, PARTS_LIMIT = 4096, 48 << 20
 TAKEN = 10_000_000
 FEW, MANY = 31, 10_000
 # What others are compared with: batchloom over one array.
@@ -171,20 +174,22 @@ def measure_shards(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     def pieces(tokens: Any) -> bl.TokenDataset[Any]:
         return bl.TokenDataset(tokens, SEQ_LEN)
 
-    def named(data: bl.TokenDataset[Any]) -> bl.DataLoader[Any]:
-        return bl.DataLoader(data, 8, shuffle=True)
+    def limited(name: str) -> bl.DataLoader[Any]:
+        data = pieces(open_shards()).with_memory(LIMIT if name == whole else PARTS_LIMIT)
+        return bl.DataLoader(data, 8, shuffle=True, shard_size=None if name == whole else IN_PART)
 
+    shards, whole, in_parts = "twenty shards", "twenty shards, 64 MiB", "twenty shards in parts of 8 MiB, 48 MiB"
     # With maps of their own, of which no page was read before.
-    resident = most_resident(epoch(named(pieces(open_shards()).with_memory(LIMIT)))) / 2**20
-    shards, limited = "twenty shards", "twenty shards, 64 MiB"
+    resident = {name: most_resident(epoch(limited(name))) / 2**20 for name in (whole, in_parts)}
     data = {LOOM: pieces(open_map("whole")), shards: pieces(open_shards())}
-    data[limited] = pieces(open_shards()).with_memory(LIMIT)
-
-    loaders = {name: named(each) for name, each in data.items()}
-    require_same(loaders)
+    loaders = {name: bl.DataLoader(each, 8, shuffle=True) for name, each in data.items()}
+    require_same(loaders | {whole: limited(whole)})
+    parts = bl.DataLoader(pieces(open_map("whole")), 8, shuffle=True, shard_size=IN_PART)
+    require_same({LOOM: parts, in_parts: limited(in_parts)})
+    loaders |= {name: limited(name) for name in (whole, in_parts)}
     timings = interleave("shards", [Candidate(name, epoch(loader)) for name, loader in loaders.items()], rounds)
-    claims = at_most("shards", timings, {shards: 1.2, limited: 1.2})
-    claims.append(Claim("shards: MiB of their files in memory", resident, "<=", 64))
+    claims = at_most("shards", timings, {shards: 1.2, whole: 1.2, in_parts: 1.2})
+    claims += [Claim(f"shards: {name}: MiB of files in memory", most, "<=", 64) for name, most in resident.items()]
     return {"part": "shards", "tokens": round(TOKENS * scale), **report("shards", timings, claims, {}, bar=ONE_ARRAY)}
 
 

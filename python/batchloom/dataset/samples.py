@@ -124,6 +124,9 @@ class LoaderQuestions(Protocol):
     def with_extras(self, extras: Extras) -> Samples:
         """Return the samples for a loader whose batches have these extras."""
 
+    def in_shards(self, shard_size: int | None) -> Samples:
+        """Return the samples for an order in shards of so many samples; ``None`` for an order without shards."""
+
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""
 
@@ -412,6 +415,14 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         limited.__dict__.update(self.__dict__)
         limited.memory = memory
         return limited
+
+    @override
+    def in_shards(self, shard_size: int | None) -> Samples:
+        # Where two shards lie within the limit, rows are copied from maps: the order leaves pages behind as it goes on.
+        if shard_size is None or self.memory is None or not self.reads_files:
+            return self
+        of_two_shards = 2 * shard_size * self.location.pages(self.memory).mapped // max(len(self), 1)
+        return self if of_two_shards > self.memory else self.make_again(self.memory, reads_files=False)
 
     def make_again(self, memory: int | None, reads_files: bool) -> Samples:
         """Return the same samples, made of their arrays as they are now.

@@ -109,7 +109,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._source = source = LoaderSamples(as_dataset(dataset), divided.fields)
         self._order = order = BatchOrder(source, batch_size, shuffle, divided)
         extras = choose_extras(source.held, order.rule, divided.fields, has_marks=order.has_marks)
-        self._samples = samples = source.held.with_extras(extras)
+        self._samples = samples = source.held.in_shards(order.options.shard_size).with_extras(extras)
         self._fields = fields = Fields(
             samples, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
         )

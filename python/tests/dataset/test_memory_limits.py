@@ -274,6 +274,20 @@ def test_a_limit_that_is_raised_reads_no_file(wide):
     assert resident_of(str(wide)) > 0
 
 
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("shard_size", [128, 1984])
+def test_orders_in_small_shards_copy_from_maps(wide, shard_size, joined):
+    """Two shards of 128 rows lie within a limit of 256 rows; of larger ones, rows are read from the file."""
+    plain = bl.TensorDataset(rows_of(wide)[:FILE_ROWS])
+    plain = plain.concat(plain) if joined else plain
+    limited = plain.with_memory((256 << joined) * FILE_WIDTH * 8)
+    samples_of(limited).release_pages()
+    orders = {"shuffle": True, "shard_size": shard_size << joined}
+    seen = [(as_bytes(batch), resident_of(str(wide))) for batch in bl.DataLoader(limited, 64, prefetch=1, **orders)]
+    assert any(resident for _, resident in seen) == (shard_size == 128)
+    assert [batch for batch, _ in seen] == [as_bytes(batch) for batch in bl.DataLoader(plain, 64, **orders)]
+
+
 def test_arrays_that_torch_shares_keep_how_rows_are_read(wide):
     torch = pytest.importorskip("torch")
     beside = torch.arange(FILE_ROWS)
