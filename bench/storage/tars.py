@@ -2,8 +2,9 @@
 
 Promises:
 
-- Both sides decode by one function, resize by Pillow, and make batches of torch. webdataset has two workers and a
-  shuffle buffer of 1000; batchloom has two threads and shuffles all images.
+- Both sides decode by Pillow, and make batches of torch. webdataset resizes by Pillow, and has two workers and a
+  shuffle buffer of 1000. batchloom has two threads, shuffles all images, and resizes by ``bl.Resize``, whose pixels
+  differ by 1 at most: the first batch is compared. A further candidate is batchloom with webdataset's function.
 - The time of processors is counted over all processes. Images of batchloom come once each: their numbers are compared.
 """
 
@@ -31,6 +32,7 @@ from bench.storage.peers import BATCH, SEED
 
 IMAGES, TARS, SIDE, SHUFFLED = 3000, 6, 224, 1000
 DOCUMENTS, MEAN, FILES, PER_RECORD_BATCH, PACK = 10_000_000, 30, 10, 1000, 4096
+SMALL = "batchloom, resized by Pillow"
 WEBDATASET, PROCESSOR = "webdataset, two workers", "processor time"
 DECODING = f"decoding alone, {PROCESSOR}"
 
@@ -53,13 +55,25 @@ def write_tars(folder: Path, count: int) -> None:
 
 def decode(sample: dict[str, Any]) -> dict[str, Any]:
     """Return the pixels and the number of an image."""
+    return {"image": numpy.asarray(Image.open(io.BytesIO(sample["jpg"]))), "number": int(sample["cls"])}
+
+
+def decode_small(sample: dict[str, Any]) -> dict[str, Any]:
+    """Return the pixels and the number of an image, resized by Pillow."""
     image = Image.open(io.BytesIO(sample["jpg"])).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     return {"image": numpy.asarray(image), "number": int(sample["cls"])}
 
 
 def of_tars(pattern: str) -> Iterable[Any]:
-    """Return an epoch of batchloom."""
+    """Return an epoch of batchloom, which resizes."""
+    fields = {"image": bl.Field(slot=bl.Resize(SIDE, SIDE))}
     dataset = bl.open(pattern, fn=decode)
+    return bl.DataLoader(dataset, BATCH, shuffle=True, output="torch", num_threads=2, fields=fields)
+
+
+def of_small(pattern: str) -> Iterable[Any]:
+    """Return an epoch of batchloom, with images that Pillow resizes."""
+    dataset = bl.open(pattern, fn=decode_small)
     return bl.DataLoader(dataset, BATCH, shuffle=True, output="torch", num_threads=2)
 
 
@@ -68,7 +82,7 @@ def of_webdataset(files: list[str]) -> Iterable[Any]:
     import webdataset
 
     stream = webdataset.WebDataset(files, shardshuffle=True, empty_check=False, seed=SEED)
-    samples = stream.shuffle(SHUFFLED).map(decode)
+    samples = stream.shuffle(SHUFFLED).map(decode_small)
     return torch.utils.data.DataLoader(samples, BATCH, num_workers=2)
 
 
@@ -107,7 +121,7 @@ def decode_alone(files: list[str]) -> Callable[[], float]:
     def run() -> float:
         start = seconds_of_processors()
         for sample in members.values():
-            decode(sample)
+            decode_small(sample)
         return seconds_of_processors() - start
 
     return run
@@ -120,9 +134,12 @@ def measure_tars(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     pattern = f"{folder}/images-{{000..{TARS - 1:03}}}.tar"
     numbers = numpy.sort(numpy.concatenate([batch["number"].numpy() for batch in of_tars(pattern)]))
     assert numpy.array_equal(numbers, numpy.arange(count)), "an image is missing, or comes twice"
+    first, small = (next(iter(make(pattern)))["image"].numpy().astype(int) for make in (of_tars, of_small))
+    assert abs(first - small).max() <= 1, "images differ from those that Pillow resizes"
     files = sorted(map(str, folder.glob("*.tar")))
     candidates = [
         *both_times(LOOM, lambda: of_tars(pattern)),
+        *both_times(SMALL, lambda: of_small(pattern)),
         *both_times(WEBDATASET, lambda: of_webdataset(files)),
         Candidate(DECODING, decode_alone(files), slow=True),
     ]
