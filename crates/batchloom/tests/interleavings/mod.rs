@@ -22,6 +22,7 @@
     reason = "a panic is how a test fails, and it says what it ran"
 )]
 
+mod chunks;
 mod delivery;
 mod ends;
 mod on_demand;
@@ -153,7 +154,7 @@ fn delivered(batches: impl Iterator<Item = Result<Batch>>) -> Vec<Vec<u64>> {
 }
 
 /// A count that other threads move, which may be waited for.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Reached {
     count: Mutex<usize>,
     moved: Condvar,
@@ -163,6 +164,10 @@ impl Reached {
     fn add(&self) {
         *self.count.lock().unwrap() += 1;
         self.moved.notify_all();
+    }
+
+    fn count(&self) -> usize {
+        *self.count.lock().unwrap()
     }
 
     fn wait(&self, least: usize) {
