@@ -207,6 +207,11 @@ class JoinedSamples(StoredSamples):
     def shuffle(self, shuffle: bool | str) -> tuple[str, bool]:
         return self.parts[0].shuffle(shuffle)
 
+    @property
+    @override
+    def lie_in_order(self) -> bool:
+        return self.are_neighbours and all(part.lie_in_order for part in self.parts)
+
     @override
     def refresh(self) -> Samples:
         datasets = tuple(refresh(each) for each in self.datasets)

@@ -53,6 +53,10 @@ Recipe = tuple[Callable[..., "Samples"], tuple[Any, ...]]
 """A function, and the arguments with which it makes samples."""
 
 
+# The bytes of a shard from which on an order leaves its pages behind: the system maps up to 2 MiB around a row.
+LEAST_SHARD = 2 << 20
+
+
 class PlanQuestions(Sized, Protocol):
     """The questions of a plan: which samples there are."""
 
@@ -253,6 +257,11 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         """``True`` if the samples are neighbours in the data."""
         return self.selection is None or self.selection.range is not None
 
+    @property
+    def lie_in_order(self) -> bool:
+        """``True`` if each sample lies behind the sample before it in the data."""
+        return False
+
     def list_selected(self) -> numpy.ndarray[Any, Any] | None:
         """Return the numbers of the selected samples in the data that is held; ``None`` without a selection."""
         return None if self.selection is None else numpy.from_dlpack(self.selection.numbers())
@@ -419,10 +428,11 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     @override
     def in_shards(self, shard_size: int | None) -> Samples:
         # Where two shards lie within the limit, rows are copied from maps: the order leaves pages behind as it goes on.
-        if shard_size is None or self.memory is None or not self.reads_files:
+        if shard_size is None or self.memory is None or not (self.reads_files and self.lie_in_order):
             return self
-        of_two_shards = 2 * shard_size * self.location.pages(self.memory).mapped // max(len(self), 1)
-        return self if of_two_shards > self.memory else self.make_again(self.memory, reads_files=False)
+        of_shard = shard_size * self.location.nbytes // max(len(self), 1)
+        is_passed = of_shard >= LEAST_SHARD and 2 * of_shard <= self.memory
+        return self.make_again(self.memory, reads_files=False) if is_passed else self
 
     def make_again(self, memory: int | None, reads_files: bool) -> Samples:
         """Return the same samples, made of their arrays as they are now.

@@ -259,6 +259,11 @@ class SequenceSamples(StoredSamples):
         """The fields whose samples differ in size."""
         return {name: field for name, field in self.fields.items() if isinstance(field, Variable)}
 
+    @property
+    @override
+    def lie_in_order(self) -> bool:
+        return self.are_neighbours
+
     @override
     def whole_len(self) -> int:
         return len(self._engine)

@@ -135,6 +135,11 @@ class RowSamples(StoredSamples):
         """The names of sparse fields."""
         return [field.label for field in self.fields if isinstance(field, SparseField)]
 
+    @property
+    @override
+    def lie_in_order(self) -> bool:
+        return self.are_neighbours
+
     @override
     def whole_len(self) -> int:
         return self._count

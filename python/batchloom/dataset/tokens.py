@@ -273,6 +273,11 @@ class TokenSamples(StoredSamples):
         """Return the number of pieces of the stream."""
         return len(self._engine)
 
+    @property
+    @override
+    def lie_in_order(self) -> bool:
+        return self.are_neighbours and self.offsets is None  # documents may be shuffled
+
     @override
     def whole_len(self) -> int:
         return len(self)

@@ -274,17 +274,38 @@ def test_a_limit_that_is_raised_reads_no_file(wide):
     assert resident_of(str(wide)) > 0
 
 
-@pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("shard_size", [128, 1984])
-def test_orders_in_small_shards_copy_from_maps(wide, shard_size, joined):
-    """Two shards of 128 rows lie within a limit of 256 rows; of larger ones, rows are read from the file."""
-    plain = bl.TensorDataset(rows_of(wide)[:FILE_ROWS])
-    plain = plain.concat(plain) if joined else plain
-    limited = plain.with_memory((256 << joined) * FILE_WIDTH * 8)
+MEBIBYTE_ROWS = 256
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A file of 12 MiB, in rows of 4 KB."""
+    path = tmp_path / "rows.bin"
+    numpy.arange(12 * MEBIBYTE_ROWS * 512).tofile(path)
+    return path
+
+
+WAYS = {
+    "rows": (lambda plain: plain, True),
+    "the middle": (lambda plain: plain[MEBIBYTE_ROWS:-MEBIBYTE_ROWS], True),
+    "joined": (lambda plain: plain.concat(plain), True),
+    "permuted": (lambda plain: plain.select(numpy.random.default_rng(0).permutation(len(plain))), False),
+    "every second": (lambda plain: plain[::2], False),
+    "joined, permuted": (lambda plain: plain.concat(plain.select(numpy.arange(len(plain))[::-1])), False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shard", [1, 2, 5])
+def test_orders_in_shards_within_the_limit_copy_from_maps(large, way, shard):
+    """Shards of two MiB, in the order of the file, of which two lie within five MiB; rows of others are read."""
+    make, lie_in_order = WAYS[way]
+    plain = make(bl.TensorDataset(numpy.memmap(large, numpy.int64, "r").reshape(-1, 512)))
+    limited = plain.with_memory(5 << 20)
     samples_of(limited).release_pages()
-    orders = {"shuffle": True, "shard_size": shard_size << joined}
-    seen = [(as_bytes(batch), resident_of(str(wide))) for batch in bl.DataLoader(limited, 64, prefetch=1, **orders)]
-    assert any(resident for _, resident in seen) == (shard_size == 128)
+    orders = {"shuffle": True, "shard_size": shard * MEBIBYTE_ROWS}
+    seen = [(as_bytes(batch), resident_of(str(large))) for batch in bl.DataLoader(limited, 64, prefetch=1, **orders)]
+    assert any(resident for _, resident in seen) == (shard == 2 and lie_in_order)
     assert [batch for batch, _ in seen] == [as_bytes(batch) for batch in bl.DataLoader(plain, 64, **orders)]
 
 

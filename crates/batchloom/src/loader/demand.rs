@@ -138,10 +138,16 @@ impl Demand {
     /// no task reads yet. Blocks before `first` need no further chunk. An error is left to the block that needs them.
     pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64, block: u64, first: u64) -> Vec<u64> {
         let mut early = lock(&self.early);
-        let Ok(Some(next)) = early.next_chunks(plan, rank, step) else { return Vec::new() };
-        let time = early.begin_block(block, next.time, first);
+        let Ok(Some(mut next)) = early.next_chunks(plan, rank, step) else { return Vec::new() };
+        let time = early.begin_block(block, &mut next, first);
         self.reader.note_chunks(self.iteration, time, &next.chunks);
         next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
+    }
+
+    /// Returns true if a thread that fills a block would wait for a chunk which another thread reads, while there is room to
+    /// read one more.
+    pub(super) fn has_time_for_more(&self, block: u64) -> bool {
+        self.reader.has_time_for_more(lock(&self.early).needed(block))
     }
 
     /// The number of parts that a batch of `samples` samples is read in. Threads that read several batches at the same

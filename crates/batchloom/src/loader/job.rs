@@ -131,6 +131,12 @@ impl Job {
         self.demand.as_ref().map_or(0, |demand| demand.threads.saturating_sub(1))
     }
 
+    /// Returns true if a thread that works on a block would wait for a chunk which another thread reads, while there is room
+    /// to read one more.
+    pub(super) fn has_time_for_more(&self, block: u64) -> bool {
+        self.demand.as_ref().is_some_and(|demand| demand.has_time_for_more(block))
+    }
+
     /// The tasks of reading the chunks that blocks from `block` on need next, which begins at `step`. Blocks before `first`
     /// need no further chunk.
     pub(super) fn read_early(&self, block: u64, step: u64, first: u64) -> Vec<Task> {

@@ -134,6 +134,17 @@ impl Inner {
         task
     }
 
+    /// The next task of a worker. Where it would wait for a chunk that another thread reads, it reads the next chunk instead:
+    /// the thread that has read the chunk then takes the task that needs it.
+    fn take_task(&mut self, job: &Job) -> Option<Task> {
+        let waits = |task: &Task| job.has_time_for_more(task.block);
+        if !self.early.is_empty() && self.tasks.front().is_some_and(waits) {
+            return self.take_early(usize::MAX);
+        }
+        // One thread at least fills blocks whose chunks are there.
+        self.tasks.pop_front().or_else(|| self.take_early(job.threads_that_read_early()))
+    }
+
     /// Lays out the block to open next, if there is one and it is not laid out yet.
     fn lay_out(&mut self, job: &Job) -> Result<()> {
         if self.next.is_none() {
@@ -248,9 +259,7 @@ impl Queue {
     pub(super) fn take(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
         while !inner.stopped {
-            // One thread at least fills blocks whose chunks are there.
-            let early = job.threads_that_read_early();
-            if let Some(task) = inner.tasks.pop_front().or_else(|| inner.take_early(early)) {
+            if let Some(task) = inner.take_task(job) {
                 return Ok(Some(task));
             }
             inner = match self.reserve(&mut inner, job)? {

@@ -15,8 +15,8 @@ pub(super) struct ReadAhead {
     asked: Vec<Range<u64>>,
     /// The chunks of windows with few samples before the end of their part of the epoch, and the positions of these.
     drawn: HashMap<usize, (Range<u64>, HashSet<u64>)>,
-    /// The blocks that may still need chunks, each with the time at which it begins.
-    begun: VecDeque<(u64, u64)>,
+    /// The blocks that may still need chunks.
+    begun: VecDeque<BegunBlock>,
 }
 
 impl ReadAhead {
@@ -34,7 +34,9 @@ impl ReadAhead {
         if step >= plan.steps_of(rank) {
             return Ok(None);
         }
-        let Some(SlotsAhead { time, positions, windows }) = plan.slots_ahead(step, rank, self.slots)? else {
+        let Some(SlotsAhead { time, positions, windows, needed }) =
+            plan.slots_ahead(step, rank, self.slots)?
+        else {
             return Ok(None);
         };
         let mut opened = Vec::new();
@@ -52,18 +54,36 @@ impl ReadAhead {
         // Sources of a mixture open theirs side by side.
         opened.sort_by_key(|opened| opened.first);
         self.asked = windows;
-        Ok(Some(NextChunks { time, chunks: opened.iter().map(|it| (it.chunk, it.last)).collect() }))
+        let chunks = opened.iter().map(|it| (it.chunk, it.last)).collect();
+        Ok(Some(NextChunks { time, needed, chunks }))
     }
 
-    /// Notes that `block` begins at `time`, and that blocks before `first` need no further chunk. Returns the earliest time
-    /// at which a block begins that may still need one: parts of an epoch may be read in any order.
-    pub(super) fn begin_block(&mut self, block: u64, time: u64, first: u64) -> u64 {
-        self.begun.push_back((block, time));
-        while self.begun.front().is_some_and(|(begun, _)| *begun < first) {
+    /// Notes that `block` begins, and that blocks before `first` need no further chunk. Returns the earliest time at which a
+    /// block begins that may still need one: parts of an epoch may be read in any order.
+    pub(super) fn begin_block(&mut self, block: u64, next: &mut NextChunks, first: u64) -> u64 {
+        let needed = std::mem::take(&mut next.needed);
+        self.begun.push_back(BegunBlock { block, time: next.time, needed });
+        while self.begun.front().is_some_and(|begun| begun.block < first) {
             self.begun.pop_front();
         }
-        self.begun.iter().map(|(_, begun)| *begun).min().unwrap_or(time)
+        self.begun.iter().map(|begun| begun.time).min().unwrap_or(next.time)
     }
+
+    /// The chunks that a block needs, if it may still need one.
+    pub(super) fn needed(&self, block: u64) -> &[u64] {
+        let begun = self.begun.iter().find(|begun| begun.block == block);
+        begun.map_or(&[], |begun| &begun.needed)
+    }
+}
+
+/// A block that may still need chunks.
+#[derive(Debug)]
+struct BegunBlock {
+    block: u64,
+    /// The time at which it begins.
+    time: u64,
+    /// The chunks that it needs.
+    needed: Vec<u64>,
 }
 
 /// The chunks of the samples of a window at some positions, if they are few: listed once for all positions before an end.
@@ -86,6 +106,8 @@ fn find_drawn<'a>(
 pub(super) struct NextChunks {
     /// The time at which the next batch begins.
     pub(super) time: u64,
+    /// The chunks that its block needs.
+    needed: Vec<u64>,
     /// The chunks, each with the time at which it was needed last.
     pub(super) chunks: Vec<(u64, u64)>,
 }

@@ -19,6 +19,8 @@ pub(crate) struct SlotsAhead {
     pub(crate) positions: Range<u64>,
     /// The slots of each window.
     pub(crate) windows: Vec<Range<u64>>,
+    /// The chunks that the block of the batch needs.
+    pub(crate) needed: Vec<u64>,
 }
 
 impl Plan {
@@ -68,8 +70,11 @@ impl Plan {
         }
         let positions = own.start..all.end.max(own.end);
         let mut windows = draws.slots_of_block(own.clone(), positions.end);
+        let chunks =
+            |(window, slots): (usize, &Range<u64>)| draws.chunks_of_slots(window, slots.clone(), &positions);
+        let needed = windows.iter().enumerate().flat_map(chunks).collect();
         draws.add_slots(&mut windows, more, positions.end);
-        Ok(Some(SlotsAhead { time: draws.clock(own.start), positions, windows }))
+        Ok(Some(SlotsAhead { time: draws.clock(own.start), positions, windows, needed }))
     }
 
     /// The chunks that `slots` of a window open, in the order in which slots need them: with those that are open already,

@@ -65,7 +65,8 @@ impl Plan {
             };
             return Some(ChunksNeeded { at_once: draws.most_chunks(slots), later: 0 });
         }
-        // Sizes decide inside of pools. Blocks lie in one of them, or in two that follow each other.
+        // Sizes decide inside of pools. Blocks lie in one of them, or in two that follow each other, unless pools are smaller
+        // than blocks: then blocks may need more.
         let (in_two, in_one) = match self.epoch.slots_of_pools() {
             Some(pools) => {
                 let count =

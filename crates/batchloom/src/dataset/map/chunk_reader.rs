@@ -150,7 +150,7 @@ impl ChunkReader {
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
     fn chunk(&self, chunk: u64, request: &ReadRequest<'_>) -> Option<Result<Arc<ChunkSamples>, Cause>> {
-        self.held.hold(chunk, request.stop, |chunk, range| self.read_chunk(chunk, range, request.clock))
+        self.held.hold(chunk, request.stop, |range| self.read_chunk(chunk, range, request.clock))
     }
 
     /// Reads a chunk of samples with some numbers, and counts its bytes.
@@ -285,6 +285,10 @@ impl Reader for ChunkReader {
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
         self.held.read_early(chunk, |range| self.read_chunk(chunk, range, clock));
+    }
+
+    fn has_time_for_more(&self, needed: &[u64]) -> bool {
+        self.held.store.has_time_for_more(needed)
     }
 
     fn is_reading_here(&self) -> bool {

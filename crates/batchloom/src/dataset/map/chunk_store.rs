@@ -3,14 +3,14 @@
 //! Promises:
 //!
 //! - A chunk that is held is not read again, and a chunk that is being read is read once: threads that need it wait.
-//! - No more chunks are held or being read than the limits of all iterations together, which follow from their plans;
-//!   the chunk that iterations need for the shortest time leaves first, and all leave with the last iteration.
-//! - A chunk that an iteration will need is read by the first thread that gets to it: early, because it needs it, or
-//!   instead of waiting for a chunk that another thread reads.
+//! - No more chunks are held or being read than the limits of all iterations together, which follow from their plans, or
+//!   than the blocks that are open need; the chunk that iterations need for the shortest time leaves first, and all leave
+//!   with the last iteration.
+//! - A chunk that an iteration will need is read by the first thread that gets to it, early or because it needs it.
 //! - A chunk that could not be read is not read again before an iteration begins or the last one ends.
 //! - No thread waits for ever: if all threads that use chunks wait for room, one of them gets it beyond the limit.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -66,8 +66,8 @@ struct Iteration {
     time: u64,
     /// The last time at which it needs each chunk, of the chunks that it needs from this time on.
     needs: HashMap<u64, u64>,
-    /// The chunks that it will need, and that no thread has begun to read, in the order in which it needs them.
-    early: VecDeque<u64>,
+    /// The chunks that it will need, and that no thread has begun to read.
+    early: HashSet<u64>,
 }
 
 /// A chunk in the store.
@@ -84,8 +84,6 @@ pub(super) enum Wait<T> {
     Held(Arc<T>),
     /// The thread is to read it.
     Turn,
-    /// Another thread reads it. Meanwhile, this thread is to read a chunk that is needed next.
-    TurnOf(u64),
     /// It could not be read.
     Failed(Cause),
     /// The iteration has stopped.
@@ -102,8 +100,8 @@ impl<T> Default for ChunkStore<T> {
 }
 
 impl<T> ChunkStore<T> {
-    /// Waits until a chunk is held, until this thread is to read it or a chunk that is needed next, or until the iteration
-    /// has stopped. The thread has [entered](Self::enter) the store.
+    /// Waits until a chunk is held, until this thread is to read it, or until the iteration has stopped. The thread has
+    /// [entered](Self::enter) the store.
     pub(super) fn wait_for(&self, chunk: u64, stop: &Stop) -> Wait<T> {
         // Chunks may lie in memory of a front end, which has locks of its own: they leave when no lock is held here.
         let mut left = Vec::new();
@@ -126,9 +124,6 @@ impl<T> ChunkStore<T> {
                 return Wait::Turn;
             }
             let needs_room = !slots.slots.contains_key(&chunk);
-            if !needs_room && let Some(next) = slots.take_next(&mut left) {
-                return Wait::TurnOf(next);
-            }
             slots.cramped += usize::from(needs_room);
             if needs_room && slots.is_stuck() {
                 slots.cramped -= 1;
@@ -173,7 +168,7 @@ impl<T> ChunkStore<T> {
         slots.begun += 1;
         slots.failed.clear();
         let number = slots.begun;
-        let (needs, early) = (HashMap::new(), VecDeque::new());
+        let (needs, early) = (HashMap::new(), HashSet::new());
         slots.iterations.push(Iteration { number, most, time: 0, needs, early });
         drop(slots);
         here.wake();
@@ -201,11 +196,14 @@ impl<T> ChunkStore<T> {
         iteration.needs.retain(|_, last| *last >= time);
         iteration.needs.extend(chunks.iter().copied());
         let missing = chunks.iter().map(|(chunk, _)| *chunk).filter(|chunk| !slots.contains_key(chunk));
-        for chunk in missing {
-            if !iteration.early.contains(&chunk) {
-                iteration.early.push_back(chunk);
-            }
-        }
+        iteration.early.extend(missing);
+    }
+
+    /// Returns true if another thread reads one of the chunks that a thread needs, while there is room for one more.
+    pub(super) fn has_time_for_more(&self, needed: &[u64]) -> bool {
+        let slots = self.here().lock();
+        let is_read = |chunk: &u64| matches!(slots.slots.get(chunk), Some(Slot::Reading));
+        needed.iter().any(is_read) && slots.has_room()
     }
 
     /// Takes the turn to read a chunk that an iteration will need. Returns false if it was read since, or there is
@@ -334,12 +332,6 @@ impl<T> Slots<T> {
         has_turn
     }
 
-    /// Takes the turn to read the chunk that iterations will need next, if there is one and room for it.
-    fn take_next(&mut self, left: &mut Vec<Slot<T>>) -> Option<u64> {
-        let next = self.iterations.iter().find_map(|iteration| iteration.early.front().copied())?;
-        self.take_turn(next, false, left).then_some(next)
-    }
-
     /// Notes that some thread reads a chunk.
     fn begin(&mut self, chunk: u64) {
         self.forget_early(chunk);
@@ -354,7 +346,7 @@ impl<T> Slots<T> {
 
     fn forget_early(&mut self, chunk: u64) {
         for iteration in &mut self.iterations {
-            iteration.early.retain(|early| *early != chunk);
+            iteration.early.remove(&chunk);
         }
     }
 
@@ -370,22 +362,32 @@ impl<T> Slots<T> {
         self.cramped >= self.busy && !self.slots.values().any(|slot| matches!(slot, Slot::Reading))
     }
 
-    /// Returns true if there is no room for one more chunk.
-    fn is_full(&self) -> bool {
+    /// Returns true if there is room for a chunk that is read early.
+    fn has_room(&self) -> bool {
+        let is_unused = |(number, slot): (&u64, &Slot<T>)| match slot {
+            Slot::Held { chunk, .. } => Arc::strong_count(chunk) == 1 && self.remaining(*number).is_none(),
+            Slot::Reading => false,
+        };
+        !self.is_full(false) || self.slots.iter().any(is_unused)
+    }
+
+    /// Returns true if there is no room for one more chunk. Where it is needed `now`, there is room for all chunks that
+    /// iterations have noted: none of these leaves for another one.
+    fn is_full(&self, now: bool) -> bool {
         let reading = self.slots.values().filter(|slot| matches!(slot, Slot::Reading)).count() as u64;
         let exceeds = |memory: ChunkMemory| {
             let room = memory.bytes.saturating_mul(self.iterations.len().max(1) as u64);
             memory.largest.saturating_mul(reading + 1).saturating_add(self.bytes as u64) > room
         };
-        let limit =
-            self.iterations.iter().fold(0_usize, |limit, iteration| limit.saturating_add(iteration.most));
+        let most = |it: &Iteration| if now { it.most.max(it.needs.len()) } else { it.most };
+        let limit = self.iterations.iter().fold(0_usize, |limit, it| limit.saturating_add(most(it)));
         self.slots.len() >= limit.max(1) || (!self.slots.is_empty() && self.memory.is_some_and(exceeds))
     }
 
     /// Makes room for one chunk: the chunk that iterations need for the shortest time goes to `left`. Of several, that is
     /// the one that was used the longest time ago. Returns false if all that are held are in use.
     fn make_room(&mut self, now: bool, left: &mut Vec<Slot<T>>) -> bool {
-        while self.is_full() {
+        while self.is_full(now) {
             let unused = self.slots.iter().filter_map(|(&number, slot)| match slot {
                 Slot::Held { chunk, used, .. } if Arc::strong_count(chunk) == 1 => {
                     Some((self.remaining(number), *used, number))

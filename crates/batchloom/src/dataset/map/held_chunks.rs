@@ -2,8 +2,7 @@
 //!
 //! Promises:
 //!
-//! - A chunk that a thread needs is read by it, or by another one that it waits for. A thread that waits reads chunks that
-//!   are needed next, if there is room for them.
+//! - A chunk that a thread needs is read by it, or by another one that it waits for.
 //! - A reader knows whether this very thread reads one of its chunks, and so would wait for itself.
 
 use std::cell::RefCell;
@@ -27,23 +26,19 @@ impl<T> HeldChunks<T> {
         Self { chunks, store: ChunkStore::default() }
     }
 
-    /// A chunk, which `read` reads now by its number and the range of its samples if it is not held, with its bytes; `None`
-    /// if the iteration has stopped. The thread has [entered](ChunkStore::enter) the store.
+    /// A chunk, which `read` reads now if it is not held, with its bytes; `None` if the iteration has stopped. The thread
+    /// has [entered](ChunkStore::enter) the store.
     pub(super) fn hold(
         &self,
         chunk: u64,
         stop: &Stop,
-        read: impl Fn(u64, Range<u64>) -> Result<(T, usize), SourceError>,
+        read: impl FnOnce(Range<u64>) -> Result<(T, usize), SourceError>,
     ) -> Option<Result<Arc<T>, Cause>> {
-        loop {
-            match self.store.wait_for(chunk, stop) {
-                Wait::Held(held) => return Some(Ok(held)),
-                Wait::Stopped => return None,
-                Wait::Turn => return Some(self.read(chunk, |range| read(chunk, range))),
-                Wait::Failed(cause) => return Some(Err(cause)),
-                // A chunk that cannot be read is an error of the batches that need it.
-                Wait::TurnOf(next) => drop(self.read(next, |range| read(next, range))),
-            }
+        match self.store.wait_for(chunk, stop) {
+            Wait::Held(held) => Some(Ok(held)),
+            Wait::Stopped => None,
+            Wait::Turn => Some(self.read(chunk, read)),
+            Wait::Failed(cause) => Some(Err(cause)),
         }
     }
 

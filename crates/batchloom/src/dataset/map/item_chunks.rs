@@ -113,7 +113,7 @@ impl ItemChunks {
         needed.dedup_by_key(|(chunk, _)| *chunk);
         let mut kept = Vec::with_capacity(needed.len());
         for (chunk, sample) in needed {
-            match self.held.hold(chunk, request.stop, |chunk, _| self.source.read(chunk, request.clock)) {
+            match self.held.hold(chunk, request.stop, |_| self.source.read(chunk, request.clock)) {
                 None => return Ok(None),
                 Some(Ok(items)) => kept.push(items),
                 Some(Err(cause)) => return Err(ReadError::Failed { sample, cause }.into()),
@@ -184,6 +184,10 @@ impl Reader for ItemReader {
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
         self.items.held.read_early(chunk, |_| self.items.source.read(chunk, clock));
+    }
+
+    fn has_time_for_more(&self, needed: &[u64]) -> bool {
+        self.items.held.store.has_time_for_more(needed)
     }
 
     fn is_reading_here(&self) -> bool {

@@ -244,6 +244,11 @@ pub trait Reader: Debug + Send + Sync {
     /// Reads a chunk that an iteration will need, unless some thread has read it since.
     fn read_early(&self, _chunk: u64, _clock: &ReadClock) {}
 
+    /// Returns true if another thread reads one of the chunks that a thread needs, while there is room for one more chunk.
+    fn has_time_for_more(&self, _needed: &[u64]) -> bool {
+        false
+    }
+
     /// Returns true if this thread is reading a chunk with this reader. An iteration over its samples that begins here would
     /// wait for that chunk for ever.
     fn is_reading_here(&self) -> bool {
@@ -432,6 +437,10 @@ impl Reader for Chosen {
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
         self.whole.read_early(chunk, clock);
+    }
+
+    fn has_time_for_more(&self, needed: &[u64]) -> bool {
+        self.whole.has_time_for_more(needed)
     }
 
     fn is_reading_here(&self) -> bool {
