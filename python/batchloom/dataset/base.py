@@ -134,8 +134,8 @@ class Dataset(HasSizes, Generic[Form]):
 
         If the maps hold more bytes than the limit, batches read rows, samples of sequences and tokens from the files,
         which stay open, and their pages do not come into memory. A row in random order takes about 0.4 us longer then:
-        an epoch over rows of 1 KB takes three to five times as long, and over rows of 64 KB up to 1.5 times. In orders of
-        shards (``shard_size=``) of 2 MiB or more, of which two lie within the limit, rows, sequences and tokens
+        an epoch over rows of 1 KB takes three to five times as long, and over rows of 64 KB up to 1.5 times. In orders
+        of shards (``shard_size=``) of 2 MiB or more, of which two lie within the limit, rows, sequences and tokens
         without documents are copied from the maps, about as fast as without a limit: pages of earlier shards are
         unmapped.
 

@@ -675,18 +675,19 @@ RULES_OF_POOLS = (
 
 @pytest.mark.law("L2")
 @pytest.mark.parametrize("rule", RULES_OF_POOLS, ids=lambda rule: f"{type(rule).__name__}-{getattr(rule, 'rests', '')}")
+@pytest.mark.parametrize("threads", [2, 8])
 @pytest.mark.parametrize("window", [{"memory": "3MB"}, {"chunks_open": 7}, {}])
-def test_rules_that_sort_read_each_chunk_about_once_within_memory(rule, window):
+def test_rules_that_sort_read_each_chunk_about_once_within_memory(rule, window, threads):
     lengths = numpy.random.default_rng(0).integers(1, 200, 15_000)
 
     def read(chunk):
         return {"ids": [numpy.zeros(length, numpy.int64) for length in lengths[250 * chunk : 250 * chunk + 250]]}
 
     dataset = bl.ChunkDataset([250] * 60, read, lengths=lengths, **window)
-    loader = bl.DataLoader(dataset, batching=rule, shuffle=True)
+    loader = bl.DataLoader(dataset, batching=rule, shuffle=True, num_threads=threads)
     samples = sorted(sample for batch in loader for sample in batch["index"].flatten().tolist() if sample >= 0)
     assert sorted(set(samples)) == list(range(15_000))
-    assert dataset.counts.read <= 75  # a thread that waits for its turn may find that a chunk has left
+    assert dataset.counts.read <= 63  # a thread that waits for its turn may find that a chunk has left
     assert dataset.counts.most_held <= 60 * (not window) + 30
     if dataset.memory is not None:
         assert dataset.counts.most_bytes <= dataset.memory
@@ -704,4 +705,22 @@ def test_rules_that_sort_hold_the_chunks_of_two_pools(count, opened, slots, thre
         pass
     # A pool has some slots of the window, and the last one up to twice as many.
     assert dataset.counts.most_held <= opened - 1 + slots + 2 * slots - 1 + threads
-    assert len(source.read_chunks) <= count + count // 4
+    assert len(source.read_chunks) <= count + 2
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_slow_chunk_holds_up_no_batch_before_it(threads, prefetch):
+    """The reader of a later chunk waits until the first batch was delivered."""
+    delivered, sizes = threading.Event(), [8] * 8
+
+    def read(chunk):
+        assert chunk != 3 or delivered.wait(20), "the first batch waits for a chunk that it does not need"
+        return numbered(8 * chunk, 8)
+
+    loader = bl.DataLoader(bl.ChunkDataset(sizes, read), 2, num_threads=threads, prefetch=prefetch)
+    batches = iter(loader)
+    first = next(batches)
+    delivered.set()
+    found = [first["id"].tolist(), *(batch["id"].tolist() for batch in batches)]
+    assert found == [[first, first + 1] for first in range(0, 64, 2)]

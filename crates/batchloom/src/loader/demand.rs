@@ -144,6 +144,12 @@ impl Demand {
         next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
     }
 
+    /// Returns true if memory holds the chunks of the block of `rank` that begins at `step` beside the chunks of open blocks;
+    /// blocks before `first` need none.
+    pub(super) fn fits(&self, plan: &Plan, rank: u32, step: u64, first: u64) -> bool {
+        lock(&self.early).fits(plan, rank, step, first)
+    }
+
     /// Returns true if a thread that fills a block would wait for a chunk which another thread reads, while there is room to
     /// read one more.
     pub(super) fn has_time_for_more(&self, block: u64) -> bool {

@@ -130,9 +130,10 @@ impl Epochs {
         // Each thread may hold a chunk that is read early: one that later blocks need, or one beside those that batches
         // need, if memory holds as many.
         let capacity = self.dataset.kind().in_chunks().and_then(InChunks::capacity);
-        let room = |chunks: u64| capacity.map_or(u64::MAX, |held| held.saturating_sub(chunks));
-        let more = room(needed.at_once).min((self.threads as u64).saturating_sub(needed.later));
-        let early = needed.later.saturating_add(more).min(room(needed.at_once - needed.later));
+        let room = capacity.map_or(u64::MAX, |held| held.saturating_sub(needed.at_once));
+        let more = room.min((self.threads as u64).saturating_sub(needed.later));
+        let fits = capacity.is_none_or(|held| held >= needed.at_once);
+        let early = if fits { needed.later.saturating_add(more) } else { 0 };
         let most = usize::try_from(needed.at_once.saturating_add(more)).unwrap_or(usize::MAX);
         let iteration = reader.begin_iteration(most);
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
@@ -146,7 +147,7 @@ impl Epochs {
             direct: OnceLock::new(),
             pace: Pace::default(),
             clock: Arc::default(),
-            early: Mutex::new(ReadAhead::new(early)),
+            early: Mutex::new(ReadAhead::new(early, capacity)),
             iteration,
         })))
     }

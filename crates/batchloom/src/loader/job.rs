@@ -131,6 +131,12 @@ impl Job {
         self.demand.as_ref().map_or(0, |demand| demand.threads.saturating_sub(1))
     }
 
+    /// Returns true if memory holds the chunks of the block that begins at `step` beside the chunks of open blocks from
+    /// `first` on.
+    pub(super) fn fits(&self, step: u64, first: u64) -> bool {
+        self.demand.as_ref().is_none_or(|demand| demand.fits(&self.plan, self.rank, step, first))
+    }
+
     /// Returns true if a thread that works on a block would wait for a chunk which another thread reads, while there is room
     /// to read one more.
     pub(super) fn has_time_for_more(&self, block: u64) -> bool {

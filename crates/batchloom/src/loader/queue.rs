@@ -90,6 +90,8 @@ struct Inner {
     /// True while a thread opens a block, and true once every block is opened.
     opening: bool,
     exhausted: bool,
+    /// True if the next block waits for the memory of chunks that open blocks need.
+    lacks_memory: bool,
     /// The number of bytes of the blocks in `blocks`, and of the largest block so far.
     bytes: usize,
     largest: usize,
@@ -121,10 +123,14 @@ impl Inner {
         self.blocks.get_mut(place)
     }
 
+    /// The first block with pieces that are not filled.
+    fn first_unfilled(&self) -> u64 {
+        self.delivered + self.blocks.iter().take_while(|block| block.is_filled()).count() as u64
+    }
+
     /// Adds the tasks of reading the chunks that the block to open now, which begins at `step`, and later blocks need.
     fn read_early(&mut self, job: &Job, step: u64) {
-        let filled = self.blocks.iter().take_while(|block| block.is_filled()).count() as u64;
-        self.early.extend(job.read_early(self.opened, step, self.delivered + filled));
+        self.early.extend(job.read_early(self.opened, step, self.first_unfilled()));
     }
 
     /// The task of reading the next chunk early, if fewer than `threads` threads do so.
@@ -194,6 +200,7 @@ impl Queue {
             first: None,
             opening: false,
             exhausted: false,
+            lacks_memory: false,
             bytes: 0,
             largest: block_bytes,
             stopped: false,
@@ -327,6 +334,10 @@ impl Queue {
         inner.lay_out(job)?;
         match inner.next.take() {
             None => self.exhaust(inner),
+            // Blocks whose chunks memory does not hold side by side are open one after the other.
+            Some(waiting) if !job.fits(inner.step, inner.first_unfilled()) => {
+                (inner.next, inner.lacks_memory) = (Some(waiting), true);
+            }
             Some(NextBlock::LaidOut(mut next)) if self.may_open(inner, &next) => {
                 let step = inner.step;
                 (inner.step, inner.first) = (next.planned.layout.end, next.planned.layout.next.take());
@@ -454,6 +465,9 @@ impl Queue {
         if let Some(QueuedBlock::Filling { left, extras, .. }) = inner.block(block) {
             *left -= 1;
             extras.extend(part);
+            if *left == 0 && mem::take(&mut inner.lacks_memory) {
+                self.work.raise();
+            }
         }
         if block == inner.delivered && inner.is_ready() {
             self.ready.raise();

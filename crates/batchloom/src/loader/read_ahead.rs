@@ -17,12 +17,35 @@ pub(super) struct ReadAhead {
     drawn: HashMap<usize, (Range<u64>, HashSet<u64>)>,
     /// The blocks that may still need chunks.
     begun: VecDeque<BegunBlock>,
+    /// The number of chunks that memory holds, if it has a limit.
+    capacity: Option<u64>,
+    /// The chunks of the block that begins at a step, as they were looked up last.
+    looked_up: Option<(u64, Vec<u64>)>,
 }
 
 impl ReadAhead {
-    /// Reads chunks `slots` slots early.
-    pub(super) fn new(slots: u64) -> Self {
-        Self { slots, asked: Vec::new(), drawn: HashMap::new(), begun: VecDeque::new() }
+    /// Reads chunks `slots` slots early, into memory that holds `capacity` chunks.
+    pub(super) fn new(slots: u64, capacity: Option<u64>) -> Self {
+        let (asked, drawn, begun) = (Vec::new(), HashMap::new(), VecDeque::new());
+        Self { slots, asked, drawn, begun, capacity, looked_up: None }
+    }
+
+    /// Returns true if memory holds the chunks of the block of `rank` that begins at `step` beside the chunks of blocks that
+    /// may still need theirs; blocks before `first` need none. A block alone always fits. An error is left to the block.
+    pub(super) fn fits(&mut self, plan: &Plan, rank: u32, step: u64, first: u64) -> bool {
+        let Some(capacity) = self.capacity else { return true };
+        self.forget_before(first);
+        if self.begun.is_empty() || step >= plan.steps_of(rank) {
+            return true;
+        }
+        if self.looked_up.as_ref().is_none_or(|(known, _)| *known != step) {
+            let ahead = plan.slots_ahead(step, rank, 0);
+            self.looked_up = Some((step, ahead.ok().flatten().map_or_else(Vec::new, |ahead| ahead.needed)));
+        }
+        let needed = self.looked_up.iter().flat_map(|(_, needed)| needed);
+        let all: HashSet<u64> =
+            needed.chain(self.begun.iter().flat_map(|begun| &begun.needed)).copied().collect();
+        all.len() as u64 <= capacity
     }
 
     /// The chunks that batches of `rank` from `step` on need next, and that were not requested yet. `None` if there are no
@@ -63,10 +86,14 @@ impl ReadAhead {
     pub(super) fn begin_block(&mut self, block: u64, next: &mut NextChunks, first: u64) -> u64 {
         let needed = std::mem::take(&mut next.needed);
         self.begun.push_back(BegunBlock { block, time: next.time, needed });
+        self.forget_before(first);
+        self.begun.iter().map(|begun| begun.time).min().unwrap_or(next.time)
+    }
+
+    fn forget_before(&mut self, first: u64) {
         while self.begun.front().is_some_and(|begun| begun.block < first) {
             self.begun.pop_front();
         }
-        self.begun.iter().map(|begun| begun.time).min().unwrap_or(next.time)
     }
 
     /// The chunks that a block needs, if it may still need one.
