@@ -39,7 +39,9 @@ def open_table(path: Path, column: str | None) -> tuple[Any, int | None, int | N
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise ValueError("to read Parquet and Arrow files needs pyarrow: pip install pyarrow") from None
+        raise ValueError(
+            "Parquet and Arrow files are read by pyarrow, which is not installed: pip install pyarrow"
+        ) from None
     columns = None if column is None else [column]
     if path.suffix.lower() in (".parquet", ".pq"):
         try:

@@ -40,8 +40,12 @@ class MappedTable:
     table: Any
 
 
-def require_pyarrow(file: str) -> None:
+def require_pyarrow(file: str, reason: str = "") -> None:
     """Refuse a file where pyarrow, which reads it, is not installed.
+
+    Args:
+        file: The path of the file.
+        reason: The reason that pyarrow reads it, where other files of the format need no pyarrow.
 
     Raises:
         ArgumentError: It is not.
@@ -49,7 +53,8 @@ def require_pyarrow(file: str) -> None:
     try:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError:
-        raise ArgumentError(f"{file} is read by pyarrow, which is not installed; expected it") from None
+        why = f", as {reason}" if reason else ""
+        raise ArgumentError(f"{file} is read by pyarrow{why}; pyarrow is not installed: pip install pyarrow") from None
 
 
 def map_whole(path: str) -> Array:

@@ -91,7 +91,9 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     in_chunks = options.kind in (None, ROWS, SEQUENCES)
     are_numbers = all(columns[name].word in (NUMBER, FIXED, LIST) for name in used)
     if not in_chunks or not (are_numbers or has_window(options)):
-        return read_whole(files, used, options, "its columns or its kind need all rows in memory")
+        other = next((name for name in sorted(used) if columns[name].word not in (NUMBER, FIXED, LIST)), None)
+        reason = f"kind={options.kind!r} needs all rows" if other is None else f"column {other!r} holds no numbers"
+        return read_whole(files, used, options, reason)
     kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
     require_keywords(kind, options.more, NAMES)
     sizes = options.more.get("sizes")
@@ -258,7 +260,7 @@ def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reas
         if getattr(options, name) is not None:
             others = "" if options.kind == WINDOWS else f", or {MAPPED}"  # series are held, whatever their files
             raise ArgumentError(f"{name} is given, and {files[0]} is read whole: {reason}; expected no {name}{others}")
-    require_pyarrow(files[0])
+    require_pyarrow(files[0], reason)
     from pyarrow import parquet
 
     tables = []
