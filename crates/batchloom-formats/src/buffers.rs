@@ -2,7 +2,8 @@
 //!
 //! Promises: fresh pages of the system cost as much as a copy, so memory is used again, from epoch to epoch too, and is
 //! asked for in large pages; buffers in use and memory that waits for the next ones together take no more than the most
-//! that buffers took at one time; room in a buffer is handed out as it is, without being cleared first.
+//! that buffers took at one time, but for the copy that is made while one grows; room in a buffer is handed out as it is,
+//! without being cleared first.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};

@@ -65,8 +65,8 @@ impl Plan {
             };
             return Some(ChunksNeeded { at_once: draws.most_chunks(slots), later: 0 });
         }
-        // Sizes decide inside of pools. Blocks lie in one of them, or in two that follow each other, unless pools are smaller
-        // than blocks: then blocks may need more.
+        // Sizes decide inside of pools. Blocks lie in one of them, or in two that follow each other. If pools are so small
+        // that they lie in more, the store goes beyond this number.
         let (in_two, in_one) = match self.epoch.slots_of_pools() {
             Some(pools) => {
                 let count =
