@@ -139,8 +139,8 @@ impl Demand {
     pub(super) fn next_chunks(&self, plan: &Plan, rank: u32, step: u64, block: u64, first: u64) -> Vec<u64> {
         let mut early = lock(&self.early);
         let Ok(Some(mut next)) = early.next_chunks(plan, rank, step) else { return Vec::new() };
-        let time = early.begin_block(block, &mut next, first);
-        self.reader.note_chunks(self.iteration, time, &next.chunks);
+        let opened = early.begin_block(block, &mut next, first);
+        self.reader.note_chunks(self.iteration, opened, &next.chunks);
         next.chunks.into_iter().map(|(chunk, _)| chunk).collect()
     }
 

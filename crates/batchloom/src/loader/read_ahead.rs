@@ -82,12 +82,14 @@ impl ReadAhead {
     }
 
     /// Notes that `block` begins, and that blocks before `first` need no further chunk. Returns the earliest time at which a
-    /// block begins that may still need one: parts of an epoch may be read in any order.
-    pub(super) fn begin_block(&mut self, block: u64, next: &mut NextChunks, first: u64) -> u64 {
+    /// block begins that may still need one, as parts of an epoch may be read in any order, and the chunks that such blocks
+    /// need.
+    pub(super) fn begin_block(&mut self, block: u64, next: &mut NextChunks, first: u64) -> (u64, Vec<u64>) {
         let needed = std::mem::take(&mut next.needed);
         self.begun.push_back(BegunBlock { block, time: next.time, needed });
         self.forget_before(first);
-        self.begun.iter().map(|begun| begun.time).min().unwrap_or(next.time)
+        let needed: HashSet<u64> = self.begun.iter().flat_map(|begun| &begun.needed).copied().collect();
+        (self.begun.iter().map(|begun| begun.time).min().unwrap_or(next.time), needed.into_iter().collect())
     }
 
     fn forget_before(&mut self, first: u64) {

@@ -60,8 +60,10 @@ struct Slots<T> {
 /// An iteration, and the chunks that it needs.
 struct Iteration {
     number: u64,
-    /// The most chunks that it needs at a time.
+    /// The most chunks that it needs at a time, as far as its plan says without its blocks.
     most: usize,
+    /// The chunks that its open blocks need.
+    open: Vec<u64>,
     /// The earliest time at which a block of it begins that may still read chunks.
     time: u64,
     /// The last time at which it needs each chunk, of the chunks that it needs from this time on.
@@ -169,7 +171,7 @@ impl<T> ChunkStore<T> {
         slots.failed.clear();
         let number = slots.begun;
         let (needs, early) = (HashMap::new(), HashSet::new());
-        slots.iterations.push(Iteration { number, most, time: 0, needs, early });
+        slots.iterations.push(Iteration { number, most, open: Vec::new(), time: 0, needs, early });
         drop(slots);
         here.wake();
         number
@@ -184,15 +186,15 @@ impl<T> ChunkStore<T> {
         drop(left);
     }
 
-    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the earliest
-    /// time at which a block of it begins that may still read chunks.
-    pub(super) fn note(&self, number: u64, time: u64, chunks: &[(u64, u64)]) {
+    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, the earliest time at which
+    /// an open block of it begins, and the chunks that its open blocks need.
+    pub(super) fn note(&self, number: u64, (time, open): (u64, Vec<u64>), chunks: &[(u64, u64)]) {
         let mut slots = self.here().lock();
         let Slots { slots, iterations, .. } = &mut *slots;
         let Some(iteration) = iterations.iter_mut().find(|iteration| iteration.number == number) else {
             return;
         };
-        iteration.time = time;
+        (iteration.time, iteration.open) = (time, open);
         iteration.needs.retain(|_, last| *last >= time);
         iteration.needs.extend(chunks.iter().copied());
         let missing = chunks.iter().map(|(chunk, _)| *chunk).filter(|chunk| !slots.contains_key(chunk));
@@ -372,16 +374,19 @@ impl<T> Slots<T> {
     }
 
     /// Returns true if there is no room for one more chunk. Where it is needed `now`, there is room for all chunks that
-    /// iterations have noted: none of these leaves for another one.
+    /// iterations have noted: none of these leaves for another one. An early read leaves room for what open blocks lack.
     fn is_full(&self, now: bool) -> bool {
-        let reading = self.slots.values().filter(|slot| matches!(slot, Slot::Reading)).count() as u64;
+        let lacks = |it: &Iteration| it.open.iter().filter(|chunk| !self.slots.contains_key(chunk)).count();
+        let lacking = if now { 0 } else { self.iterations.iter().map(lacks).sum() };
+        let reading = self.slots.values().filter(|slot| matches!(slot, Slot::Reading)).count() + lacking;
         let exceeds = |memory: ChunkMemory| {
             let room = memory.bytes.saturating_mul(self.iterations.len().max(1) as u64);
-            memory.largest.saturating_mul(reading + 1).saturating_add(self.bytes as u64) > room
+            memory.largest.saturating_mul(reading as u64 + 1).saturating_add(self.bytes as u64) > room
         };
         let most = |it: &Iteration| if now { it.most.max(it.needs.len()) } else { it.most };
         let limit = self.iterations.iter().fold(0_usize, |limit, it| limit.saturating_add(most(it)));
-        self.slots.len() >= limit.max(1) || (!self.slots.is_empty() && self.memory.is_some_and(exceeds))
+        self.slots.len() + lacking >= limit.max(1)
+            || (!self.slots.is_empty() && self.memory.is_some_and(exceeds))
     }
 
     /// Makes room for one chunk: the chunk that iterations need for the shortest time goes to `left`. Of several, that is

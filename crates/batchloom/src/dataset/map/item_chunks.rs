@@ -178,8 +178,8 @@ impl Reader for ItemReader {
         self.items.held.store.end_iteration(iteration);
     }
 
-    fn note_chunks(&self, iteration: u64, time: u64, chunks: &[(u64, u64)]) {
-        self.items.held.store.note(iteration, time, chunks);
+    fn note_chunks(&self, iteration: u64, opened: (u64, Vec<u64>), chunks: &[(u64, u64)]) {
+        self.items.held.store.note(iteration, opened, chunks);
     }
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {

@@ -237,9 +237,10 @@ pub trait Reader: Debug + Send + Sync {
     /// Ends an iteration: its chunks leave.
     fn end_iteration(&self, _iteration: u64) {}
 
-    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, and the earliest
-    /// time at which a block of it begins that may still read chunks. Times are of the clock of the plan's draws.
-    fn note_chunks(&self, _iteration: u64, _time: u64, _chunks: &[(u64, u64)]) {}
+    /// Notes the chunks that an iteration will need, each with the last time at which it needs it, the earliest time at
+    /// which an open block of it begins, and the chunks that its open blocks need. Times are of the clock of the plan's
+    /// draws.
+    fn note_chunks(&self, _iteration: u64, _opened: (u64, Vec<u64>), _chunks: &[(u64, u64)]) {}
 
     /// Reads a chunk that an iteration will need, unless some thread has read it since.
     fn read_early(&self, _chunk: u64, _clock: &ReadClock) {}
@@ -431,8 +432,8 @@ impl Reader for Chosen {
         self.whole.end_iteration(iteration);
     }
 
-    fn note_chunks(&self, iteration: u64, time: u64, chunks: &[(u64, u64)]) {
-        self.whole.note_chunks(iteration, time, chunks);
+    fn note_chunks(&self, iteration: u64, opened: (u64, Vec<u64>), chunks: &[(u64, u64)]) {
+        self.whole.note_chunks(iteration, opened, chunks);
     }
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
