@@ -129,7 +129,7 @@ class LoaderQuestions(Protocol):
         """Return the samples for a loader whose batches have these extras."""
 
     def in_shards(self, shard_size: int | None) -> Samples:
-        """Return the samples for an order in shards of so many samples; ``None`` for an order without shards."""
+        """Return the samples for an order in shards of ``shard_size`` samples; ``None`` for an order without shards."""
 
     def padded_fields(self) -> Mapping[str, str]:
         """Return the types of the fields that are padded, by name."""

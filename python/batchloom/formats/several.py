@@ -87,7 +87,7 @@ def require_rows(count: int, where: str) -> None:
     """Refuse files without a row.
 
     Raises:
-        DataError: There is none.
+        DataError: The files hold no row.
     """
     if not count:
         raise DataError(f"{where} holds no row, nor does a file beside it; expected at least one")

@@ -298,7 +298,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shard", [1, 2, 5])
 def test_orders_in_shards_within_the_limit_copy_from_maps(large, way, shard):
-    """Shards of two MiB, in the order of the file, of which two lie within five MiB; rows of others are read."""
+    """Two shards of two MiB lie within five MiB. Smaller and larger shards, and rows in another order, are read."""
     make, lie_in_order = WAYS[way]
     plain = make(bl.TensorDataset(numpy.memmap(large, numpy.int64, "r").reshape(-1, 512)))
     limited = plain.with_memory(5 << 20)

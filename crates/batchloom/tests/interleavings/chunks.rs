@@ -11,7 +11,7 @@ use crate::loader::LoaderBuilder;
 use crate::order::Chunks;
 use crate::{Loader, Tensor};
 
-/// Chunks of rows of 8 values that are all the number of the row, one of which may fail.
+/// Chunks of rows of 8 values that are all the number of the row. One chunk may fail.
 #[derive(Debug, Clone)]
 struct Rows {
     chunks: Chunks,
