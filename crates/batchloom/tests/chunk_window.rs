@@ -112,7 +112,8 @@ proptest! {
         prop_assert_eq!(&run, &all[start..start + len]);
         // Reading on, and going back, whatever was listed before.
         let fresh = ChunkWindow::new(window.chunks().clone(), open, seed, 0);
-        for start in (0..all.len()).step_by(3).chain([start, 0]) {
+        let on = |start: usize| (start..all.len()).step_by(3);
+        for start in on(0).chain(on(start)).chain(on(start / 2)).chain([0]) {
             let mut run = vec![0; 3.min(all.len() - start)];
             fresh.fill(start as u64, &mut run);
             prop_assert_eq!(&run, &all[start..start + run.len()]);

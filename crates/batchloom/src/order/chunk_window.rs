@@ -30,7 +30,7 @@ pub(crate) const CHUNKS_OPEN: u64 = 16;
 /// The part of a slot from which on [`ChunkWindow::fill`] lists the whole slot: an eighth.
 const LISTED_PART: u64 = 8;
 
-/// The most samples that are listed, 8 bytes for each.
+/// The most samples that are listed, 8 bytes for each, and the most in orders of chunks that are kept, 4 bytes for each.
 const MOST_LISTED: u64 = 1 << 21;
 
 /// The order of the samples of chunks, in which some chunks are open at a time.
@@ -63,14 +63,22 @@ crate::brief::debug_in_brief!(ChunkWindow, [chunks, open], [starts]);
 struct Listed {
     slot: u64,
     samples: Arc<[u64]>,
+    /// Orders of chunks that later slots hold samples of, by their places.
+    orders: Vec<ChunkOrder>,
     /// The position after those that were read last.
     next: u64,
 }
 
 impl Default for Listed {
     fn default() -> Self {
-        Self { slot: u64::MAX, samples: Arc::default(), next: u64::MAX }
+        Self { slot: u64::MAX, samples: Arc::default(), orders: Vec::new(), next: u64::MAX }
     }
+}
+
+/// The order of the samples of the chunk at a place, before they are cut into slices.
+struct ChunkOrder {
+    place: u64,
+    rows: Box<[u32]>,
 }
 
 /// The random part of an order.
@@ -83,6 +91,7 @@ struct Shuffled {
 
 /// The samples of one chunk in one slot.
 struct Slice {
+    place: u64,
     chunk: u64,
     /// The places of the samples in the order of the chunk.
     rows: Range<u64>,
@@ -290,24 +299,56 @@ impl ChunkWindow {
             if !pays || len > MOST_LISTED {
                 return None;
             }
-            (listed.samples, listed.slot) = (self.samples_of(shuffled, slot), slot);
+            let known = std::mem::take(&mut listed.orders);
+            (listed.samples, listed.orders) = self.samples_of(shuffled, slot, known, follows);
+            listed.slot = slot;
         }
         Some(Arc::clone(&listed.samples))
     }
 
-    /// The samples of `slot`, slice by slice.
-    fn samples_of(&self, shuffled: &Shuffled, slot: u64) -> Arc<[u64]> {
+    /// The samples of `slot`, slice by slice, and the orders of chunks to keep for the slots after it: those that are
+    /// `known`, and, if slots are read one after the other, of chunks with half of their samples or more still to be read.
+    /// A chunk is then permuted once, not once a slot.
+    fn samples_of(
+        &self,
+        shuffled: &Shuffled,
+        slot: u64,
+        known: Vec<ChunkOrder>,
+        follows: bool,
+    ) -> (Arc<[u64]>, Vec<ChunkOrder>) {
         let positions = self.positions(slot);
         let mut samples = vec![0; index(positions.end - positions.start)];
         let mut left = samples.as_mut_slice();
+        let mut rows_kept: u64 = known.iter().map(|order| order.rows.len() as u64).sum();
+        let (mut known, mut kept) = (known.into_iter().peekable(), Vec::new());
         for slice in self.slices(slot) {
             let (now, later) = left.split_at_mut(index(slice.rows.end - slice.rows.start));
-            let range = self.chunks.range(slice.chunk);
-            shuffled.order_in_chunk(slice.chunk, &range).fill(slice.rows.start, now);
-            now.iter_mut().for_each(|sample| *sample += range.start);
             left = later;
+            let range = self.chunks.range(slice.chunk);
+            let (size, order) = (range.end - range.start, || shuffled.order_in_chunk(slice.chunk, &range));
+            while known.next_if(|order| order.place < slice.place).is_some() {}
+            let pays = follows && slice.rows.start <= size / 2 && slice.rows.end < size;
+            let whole = known.next_if(|order| order.place == slice.place).or_else(|| {
+                (pays && rows_kept + size <= MOST_LISTED).then(|| {
+                    rows_kept += size;
+                    ChunkOrder { place: slice.place, rows: list_rows(&order()) }
+                })
+            });
+            match whole {
+                Some(order) => {
+                    let rows = &order.rows[index(slice.rows.start)..index(slice.rows.end)];
+                    now.iter_mut()
+                        .zip(rows)
+                        .for_each(|(sample, row)| *sample = range.start + u64::from(*row));
+                    kept.push(order);
+                }
+                None => {
+                    order().fill(slice.rows.start, now);
+                    now.iter_mut().for_each(|sample| *sample += range.start);
+                }
+            }
         }
-        samples.into()
+        (samples.into(), kept)
     }
 
     /// Replaces places among the slices of `slot` by samples, one by one.
@@ -332,7 +373,8 @@ impl ChunkWindow {
     fn slices(&self, slot: u64) -> impl Iterator<Item = Slice> + '_ {
         let places = slot..slot + self.open.min(self.chunks.len());
         let chunks = places.clone().zip(self.chunks_at(places));
-        let slices = chunks.map(move |(place, chunk)| Slice { chunk, rows: self.rows(place, chunk, slot) });
+        let slices =
+            chunks.map(move |(place, chunk)| Slice { place, chunk, rows: self.rows(place, chunk, slot) });
         slices.filter(|slice| !slice.rows.is_empty())
     }
 
@@ -372,6 +414,13 @@ impl Shuffled {
         let purpose = Purpose::ChunkSlot { number: slot };
         Permutation::new(positions.end - positions.start, &Key::new(self.run.seed, self.run.epoch, purpose))
     }
+}
+
+/// The rows of a chunk, which has less than 2^32, in their order.
+fn list_rows(order: &Permutation) -> Box<[u32]> {
+    let mut rows = vec![0; index(order.len())];
+    order.fill(0, &mut rows);
+    rows.into_iter().map(|row| u32::try_from(row).unwrap_or(u32::MAX)).collect()
 }
 
 /// The number of samples of a chunk of `size` in its first `slices` slices of `open`: `size * slices / open`, whose
