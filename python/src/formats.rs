@@ -185,6 +185,25 @@ impl JsonLines {
         self.0.columns().iter().map(|column| (column.name.clone(), word(column.word))).collect()
     }
 
+    /// The path of the file and the row there of the first sample with an element of a key that is not 1, or `None`.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn find_other_than_one(
+        &self,
+        py: Python<'_>,
+        key: String,
+        cache: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Option<(PathBuf, u64)>> {
+        let watch = Watch::new(progress);
+        let found = detach(py, || {
+            let report = |done, all| watch.report(done, all);
+            let found = self.0.find_other_than_one(&key, cache.as_deref(), &report)?;
+            Ok(found.map(|(path, row)| (path.to_owned(), row)))
+        });
+        watch.finish()?;
+        found.map_err(|error| raise_format(&error))
+    }
+
     /// The samples of some keys, each a field of the name in its place, with a number in place of nulls if there is one.
     #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn open(

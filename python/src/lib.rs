@@ -104,6 +104,7 @@ mod _native {
     #[expect(clippy::unnecessary_wraps, reason = "the signature that a module needs")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::interpreter::load();
+        batchloom_formats::silence_panics();
         Ok(())
     }
 }

@@ -12,6 +12,8 @@ pub mod parquet;
 mod source;
 
 pub use error::{FormatError, FormatErrorKind, Result};
+#[doc(hidden)]
+pub use guard::{catch_panic, silence_panics};
 pub use json_lines::JsonLines;
 pub use kept_index::BESIDE;
 pub use open::{OpenFiles, open};

@@ -122,12 +122,20 @@ class Lines:
         return int(self._ends[-1])
 
     def __getitem__(self, number: int) -> Any:
-        """Return the item of a line."""
+        """Return the item of a line.
+
+        Raises:
+            DataError: The file has changed, or the line makes no item.
+        """
         if not 0 <= number < len(self):
             raise IndexError(f"line {number} of {len(self)}")
         file = int(numpy.searchsorted(self._ends, number, side="right"))
         start, count = self._places[file][number - int(self._ends[file])]
-        return self._parse(self._reader.read(file, int(start), int(count)))
+        line = self._reader.read(file, int(start), int(count))
+        try:
+            return self._parse(line)
+        except DataError as error:
+            raise DataError(f"{self._reader.files[file]}, the line from byte {start} on: {error}") from error.__cause__
 
 
 def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:

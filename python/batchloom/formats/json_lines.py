@@ -17,12 +17,14 @@ import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.file_dataset import FileDataset
+from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError
 from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import choose_columns, make_unknown_column_error
 from batchloom.formats.items import Lines, open_items
-from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords
+from batchloom.formats.kinds import ROWS, SEQUENCES, require_keywords, warn_of_ones
 from batchloom.formats.options import NAMES, OpenOptions
+from batchloom.formats.places import Places
 from batchloom.formats.progress import ShownProgress
 
 # The largest number that a float holds without losing others beside it.
@@ -39,15 +41,15 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     opened = _native.JsonLines(list(files))
     listed = opened.columns()
     words = dict(listed)
-    if options.fn is not None:
-        if options.columns is not None:
-            raise ArgumentError("columns and fn are both given; expected one: fn gets all keys of a line")
+    if options.fn is not None and options.columns is None:
         return open_items(_lines(files, _parse_object), options)
     chosen = choose_columns([name for name, _ in listed], options.columns, files[0])
     joined = next((name for name, column in chosen.items() if column.joined), None)
     if joined is not None:
         raise ArgumentError(f"columns[{joined!r}] joins keys, which lines of JSON do not; expected a list in each line")
     keys = {name: column.name for name, column in chosen.items()}
+    if options.fn is not None:
+        return open_items(_lines(files, _Chosen(keys)), options)
     unknown = next((key for key in keys.values() if words[key] == "null"), None)
     if unknown is not None:
         raise DataError(
@@ -62,6 +64,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
                     f"{name} is given, and key {other!r} of {files[0]} holds no number; expected no {name}"
                 )
         return open_items(_lines(files, _Chosen(keys)), options)
+    keys = _leave_out_attention(opened, keys, words, files)
     kind = options.kind or (SEQUENCES if "list" in {words[key] for key in keys.values()} else ROWS)
     if kind not in (ROWS, SEQUENCES):
         raise ArgumentError(f"kind is {kind!r}, and {files[0]} holds lines of JSON; expected 'rows' or 'sequences'")
@@ -79,6 +82,29 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     are_lists = {name: words[key] == "list" for name, key in keys.items()}
     window = window_size(options.chunks_open, options.memory)
     return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise")
+
+
+def _leave_out_attention(
+    opened: _native.JsonLines, keys: dict[str, str], words: Mapping[str, str], files: Sequence[str]
+) -> dict[str, str]:
+    """Return keys without an attention mask of ones, which batches have anyway, with a warning.
+
+    Raises:
+        DataError: The mask marks padding.
+    """
+    mask = keys.get(ATTENTION)
+    if mask is None or words[mask] != "list" or len(keys) == 1:
+        return keys
+    with ShownProgress(f"looking at {mask!r}", "runs of lines") as progress:
+        other = opened.find_other_than_one(mask, cache_folder(), progress)
+    if other is not None:
+        file, row = other
+        raise DataError(
+            f"key {ATTENTION!r} is not all ones: sample {row} of {file} has padding; expected columns= without it, for "
+            "sequences without padding: bl.SequenceDataset takes padded ones with their mask"
+        )
+    warn_of_ones(Places(files, [0]))
+    return {name: key for name, key in keys.items() if name != ATTENTION}
 
 
 class OpenJsonLines:
@@ -120,7 +146,7 @@ class _Chosen:
     def _value(self, found: Any, path: list[str]) -> Any:
         for key in path:
             if not isinstance(found, dict) or key not in found:
-                raise DataError(f"the line has no key {'.'.join(path)!r}; expected the keys of the first line in each")
+                raise DataError(f"it has no key {'.'.join(path)!r}; expected the keys of the first line in each")
             found = found[key]
         return found
 
@@ -129,7 +155,7 @@ def _parse_object(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError as error:
-        raise DataError(f"the line is no JSON: {error}") from None
+        raise DataError(f"it is no JSON: {error}") from None
 
 
 def _lines(files: Sequence[str], parse: Any) -> Lines:

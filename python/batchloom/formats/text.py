@@ -32,4 +32,4 @@ def _decode(line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"the line is no UTF-8: {error}") from None
+        raise DataError(f"it is no UTF-8: {error}") from None

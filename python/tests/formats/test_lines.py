@@ -145,8 +145,61 @@ def test_lines_that_make_no_samples_are_errors_that_name_them(tmp_path):
     path.write_text('{"a": 1}\n')
     with refused(bl.ArgumentError, "b", str(path)):
         bl.open(path, columns=["b"])
-    with refused(bl.ArgumentError, "columns", "fn"):
-        bl.open(path, columns=["a"], fn=len)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"a": 1}\n{"a": 2}\n{"a": null}\n', ("null", "nulls=")),
+        ('{"a": 1}\n{"a": 2}\n{"a": [3]}\n', ("list", "single")),
+        ('{"a": 1}\n{"a": 2}\n{"a": true}\n', ("truth values",)),
+    ],
+    ids=["null", "list", "truth"],
+)
+def test_a_value_of_another_type_is_named_by_its_file_and_place(tmp_path, text, named):
+    first, second = tmp_path / "a-0.jsonl", tmp_path / "a-1.jsonl"
+    first.write_text('{"a": 1}\n' * 10)
+    second.write_text(text)
+    with refused(bl.DataError, f"{second}: column a: sample 2: ", *named):
+        bl.open(tmp_path / "a-*.jsonl")
+
+
+def test_lists_of_another_length_are_named_by_their_file_and_place(tmp_path):
+    (tmp_path / "a-0.jsonl").write_text('{"a": [1, 2]}\n' * 10)
+    (tmp_path / "a-1.jsonl").write_text('{"a": [1, 2]}\n' * 4 + '{"a": [1]}\n')
+    with refused(bl.DataError, f"{tmp_path / 'a-1.jsonl'}: sample 4: ", "1 elements", "2"):
+        bl.open(tmp_path / "a-*.jsonl", kind="rows")
+
+
+def test_lines_with_texts_that_make_no_samples_are_named_by_their_file_and_place(tmp_path):
+    first, second = tmp_path / "a-0.jsonl", tmp_path / "a-1.jsonl"
+    first.write_text('{"t": "x"}\n' * 3)
+    for text, *named in [('{"t": "y"\n', "JSON"), ('{"s": "y"}\n', "'t'"), ("\xff\n", "JSON")]:
+        second.write_text('{"t": "x"}\n' + text)
+        found = bl.open(tmp_path / "a-*.jsonl")
+        with refused(bl.SampleError, f"{second}, the line from byte 11 on", *named):
+            list(bl.DataLoader(found, batch_size=2))
+
+
+def test_a_function_gets_the_columns_that_are_chosen(tmp_path):
+    path = write(tmp_path / "a.jsonl")
+    found = bl.open(path, columns={"score": "score", "label": "meta.label"}, fn=_identity)
+    assert list(found)[7] == {"score": 1.75, "label": 4}
+
+
+def test_an_attention_mask_of_ones_is_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"input_ids": [1] * length, "attention_mask": [1] * length} for length in (3, 1, 2)]
+    write(path, rows)
+    with pytest.warns(UserWarning, match="attention_mask.*all ones"):
+        found = bl.open(path)
+    (batch,) = bl.DataLoader(found, batch_size=3)
+    assert batch["attention_mask"].sum() == 6
+    rows[1]["attention_mask"] = [0]
+    write(path, rows)
+    with refused(bl.DataError, "attention_mask", "sample 1", str(path), "SequenceDataset"):
+        bl.open(path)
+    assert len(bl.open(path, columns=["input_ids"])) == 3
 
 
 def test_a_line_that_changes_is_an_error(tmp_path):

@@ -12,6 +12,8 @@ pub(crate) struct SeenType {
     pub(crate) has_null: bool,
     pub(crate) has_lists: bool,
     pub(crate) has_single: bool,
+    /// True for an element that is not 1.
+    pub(crate) has_other: bool,
 }
 
 impl SeenType {
@@ -23,13 +25,14 @@ impl SeenType {
             has_null: self.has_null | other.has_null,
             has_lists: self.has_lists | other.has_lists,
             has_single: self.has_single | other.has_single,
+            has_other: self.has_other | other.has_other,
         }
     }
 
     pub(crate) fn bits(self) -> u8 {
-        let flags =
-            [self.has_whole, self.has_real, self.has_truth, self.has_null, self.has_lists, self.has_single];
-        flags.iter().enumerate().map(|(place, &flag)| u8::from(flag) << place).sum()
+        let numbers = [self.has_whole, self.has_real, self.has_truth, self.has_null];
+        let flags = numbers.into_iter().chain([self.has_lists, self.has_single, self.has_other]);
+        flags.enumerate().map(|(place, flag)| u8::from(flag) << place).sum()
     }
 
     pub(crate) fn of_bits(bits: u8) -> Self {
@@ -41,6 +44,7 @@ impl SeenType {
             has_null: flag(3),
             has_lists: flag(4),
             has_single: flag(5),
+            has_other: flag(6),
         }
     }
 }
@@ -85,6 +89,12 @@ impl Sink for Scanner {
     #[inline]
     fn number(&mut self, key: usize, number: Number) -> Result<(), &'static str> {
         let seen = &mut self.types[key];
+        seen.has_other |= match number {
+            Number::Whole(whole) => whole != 1,
+            Number::Real(real) => real != 1.0,
+            Number::Truth(truth) => !truth,
+            Number::Null => true,
+        };
         match number {
             Number::Whole(_) => seen.has_whole = true,
             Number::Real(_) => seen.has_real = true,

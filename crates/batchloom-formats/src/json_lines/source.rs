@@ -86,41 +86,28 @@ impl JsonLines {
         progress: Progress<'_>,
     ) -> Result<JsonLinesSource> {
         let wanted = WantedKeys::new(keys);
-        let question = format!("json\0{}", keys.join("\0"));
-        let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
-        let mut types = vec![SeenType::default(); keys.len()];
-        for (number, file) in self.files.iter().enumerate() {
-            let kept = KeptIndex::new(cache, file, question.as_bytes());
-            let found = match kept.load().and_then(|bytes| decode(&bytes, keys.len())) {
-                Some(found) => found,
-                None => {
-                    let found = scan_file(file, &wanted, keys, progress)?;
-                    kept.store(&encode(&found));
-                    found
-                }
-            };
-            for (run, scanned) in found {
-                chunks.push(Run { file: number, bytes: run, rows: scanned.rows });
-                lengths.extend_from_slice(&scanned.lengths);
-                types.iter_mut().zip(&scanned.types).for_each(|(seen, &found)| *seen = seen.or(found));
-            }
-        }
-        let path = self.files[0].path();
-        let columns = keys.iter().zip(&types).enumerate().map(|(place, (name, &seen))| {
-            let null = nulls.get(place).copied().flatten();
-            type_of(seen, null).map_err(|reason| FormatError::data(path, reason).of_column(name))
+        let scanned = self.scan(keys, cache, progress)?;
+        let columns = keys.iter().enumerate().map(|(key, name)| {
+            let null = nulls.get(key).copied().flatten();
+            let seen = scanned.iter().fold(SeenType::default(), |seen, (_, run)| seen.or(run.types[key]));
+            type_of(seen, null).or_else(|reason| {
+                let place = self.find_row(&scanned, keys, key, |seen| type_of(seen, null).is_err())?;
+                Err(self.describe(place, &reason).of_column(name))
+            })
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let has_lists = columns.iter().any(|column| column.is_list);
+        let lengths: Vec<u32> = scanned.iter().flat_map(|(_, run)| run.lengths.iter().copied()).collect();
         let first = lengths.first().copied();
         if as_rows && let Some(row) = lengths.iter().position(|&length| Some(length) != first) {
             let reason = format!(
-                "sample {row} has lists of {} elements, and the first one has {}; expected one length for rows",
+                "it has lists of {} elements, and the first sample has {}; expected one length for rows",
                 lengths[row],
                 first.unwrap_or(0)
             );
-            return Err(FormatError::data(path, reason));
+            return Err(self.describe(self.locate(&scanned, row), &reason));
         }
+        let chunks = scanned.into_iter().map(|(run, _)| run).collect();
         let row_extent = first.filter(|_| as_rows && has_lists).map(|first| first as usize);
         let lengths = has_lists.then_some(lengths);
         Ok(JsonLinesSource {
@@ -132,6 +119,103 @@ impl JsonLines {
             lengths,
             row_extent,
         })
+    }
+}
+
+impl JsonLines {
+    /// The path of the file and the row there of the first sample with an element of `key` that is not 1; `None` if all
+    /// are. One look at all lines, as for [`source`](Self::source).
+    ///
+    /// # Errors
+    /// As [`source`](Self::source), for this key.
+    pub fn find_other_than_one(
+        &self,
+        key: &str,
+        cache: Option<&Path>,
+        progress: Progress<'_>,
+    ) -> Result<Option<(&Path, u64)>> {
+        let keys = [key.to_owned()];
+        let scanned = self.scan(&keys, cache, progress)?;
+        if scanned.iter().all(|(_, run)| !run.types[0].has_other) {
+            return Ok(None);
+        }
+        let (file, row) = self.find_row(&scanned, &keys, 0, |seen| seen.has_other)?;
+        Ok(Some((self.files[file].path(), row)))
+    }
+
+    /// Looks at all lines, or at what was kept of a look before.
+    fn scan(
+        &self,
+        keys: &[String],
+        cache: Option<&Path>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<(Run, ScannedRun)>> {
+        let wanted = WantedKeys::new(keys);
+        let question = format!("json of 2026-11\0{}", keys.join("\0"));
+        let mut all = Vec::new();
+        for (number, file) in self.files.iter().enumerate() {
+            let kept = KeptIndex::new(cache, file, question.as_bytes());
+            let found = match kept.load().and_then(|bytes| decode(&bytes, keys.len())) {
+                Some(found) => found,
+                None => {
+                    let found = scan_file(file, &wanted, keys, progress)?;
+                    kept.store(&encode(&found));
+                    found
+                }
+            };
+            let run = |(bytes, run): (_, ScannedRun)| (Run { file: number, bytes, rows: run.rows }, run);
+            all.extend(found.into_iter().map(run));
+        }
+        Ok(all)
+    }
+
+    /// The file and the row there of the first sample with which the type of a key, over all samples so far, is one that
+    /// `is_sought`. Its run is read again.
+    fn find_row(
+        &self,
+        scanned: &[(Run, ScannedRun)],
+        keys: &[String],
+        key: usize,
+        is_sought: impl Fn(SeenType) -> bool,
+    ) -> Result<(usize, u64)> {
+        let (mut seen, mut before) = (SeenType::default(), 0);
+        for (run, found) in scanned {
+            if !is_sought(seen.or(found.types[key])) {
+                seen = seen.or(found.types[key]);
+                before += run.rows as usize;
+                continue;
+            }
+            let (bytes, wanted) = (read_run(&self.files[run.file], &run.bytes)?, WantedKeys::new(keys));
+            for line in lines_of(&bytes) {
+                let row = scan_run(line, &wanted, keys.len());
+                seen = row.map_or(seen, |row| seen.or(row.types[key]));
+                if is_sought(seen) {
+                    break;
+                }
+                before += 1;
+            }
+            break;
+        }
+        Ok(self.locate(scanned, before))
+    }
+
+    /// The file of a sample, and its row there.
+    fn locate(&self, scanned: &[(Run, ScannedRun)], sample: usize) -> (usize, u64) {
+        let mut rows = vec![0; self.files.len()];
+        scanned.iter().for_each(|(run, _)| rows[run.file] += u64::from(run.rows));
+        let mut row = sample as u64;
+        for (file, rows) in rows.into_iter().enumerate() {
+            if row < rows {
+                return (file, row);
+            }
+            row -= rows;
+        }
+        (self.files.len() - 1, row)
+    }
+
+    /// An error of a sample, by its file and its row there.
+    fn describe(&self, (file, row): (usize, u64), reason: &str) -> FormatError {
+        FormatError::data(self.files[file].path(), format!("sample {row}: {reason}"))
     }
 }
 
