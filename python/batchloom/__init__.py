@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from batchloom.dataset.groups import GroupDataset as GroupDataset
     from batchloom.dataset.groups import GroupStats as GroupStats
     from batchloom.dataset.map.chunk_dataset import ChunkDataset as ChunkDataset
-    from batchloom.dataset.map.chunk_window import ChunkCounts as ChunkCounts
+    from batchloom.dataset.map.chunk_reads import ChunkCounts as ChunkCounts
     from batchloom.dataset.map.map_dataset import MapDataset as MapDataset
     from batchloom.dataset.mixture import Mixture as Mixture
     from batchloom.dataset.sequences import SequenceDataset as SequenceDataset
@@ -133,7 +133,7 @@ _NAMES = {
         "GroupStats",
     ),
     "batchloom.dataset.map.chunk_dataset": ("ChunkDataset",),
-    "batchloom.dataset.map.chunk_window": ("ChunkCounts",),
+    "batchloom.dataset.map.chunk_reads": ("ChunkCounts",),
     "batchloom.dataset.map.map_dataset": ("MapDataset",),
     "batchloom.dataset.mixture": ("Mixture",),
     "batchloom.dataset.sequences": ("SequenceDataset",),

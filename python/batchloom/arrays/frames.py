@@ -30,6 +30,8 @@ _ZONE = re.compile(r"T?\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)$")
 def is_frame(data: Any) -> bool:
     """Return whether ``data`` has named columns."""
     kind = type(data)
+    if kind.__module__.startswith("batchloom."):
+        return False  # a dataset, with ``columns`` that name its fields
     return isinstance(data, Mapping) or hasattr(kind, "columns") or hasattr(kind, "column_names")
 
 
@@ -40,7 +42,7 @@ class Frame:
         if hasattr(frame, "collect") and not hasattr(frame, "to_numpy"):
             raise DataError(f"series is a {type(frame).__name__}, whose columns are not there yet; use .collect()")
         self._frame = frame
-        self.names = _names(frame)
+        self.names = names_of(frame)
         repeated = [name for place, name in enumerate(self.names) if name in self.names[:place]]
         if repeated:
             raise DataError(f"the frame has column {repeated[0]!r} twice; expected every name once")
@@ -96,7 +98,8 @@ class Frame:
         return values
 
 
-def _names(frame: Any) -> list[Name]:
+def names_of(frame: Any) -> list[Name]:
+    """Return the names of the columns of a frame, or of a record batch."""
     if isinstance(frame, Mapping):
         return list(frame)
     names = getattr(frame, "column_names", None)

@@ -193,6 +193,7 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
         are_items: ``True`` if single samples are all that a batch is made of: a function can make it of a list of them.
         is_in_chunks: ``True`` if the engine holds chunks of them, which are read as a whole.
         holds_interpreter: ``True`` if reading them holds the interpreter, so that one thread reads faster than several.
+        is_watched: ``True`` if :meth:`warn_after` has to look at each epoch as it ends.
     """
 
     selection: _native.Selection | None = None
@@ -209,6 +210,10 @@ class Samples(PlanQuestions, LoaderQuestions, DeliveryQuestions, ABC):
     is_formed_without_torch: bool = False
     is_in_chunks: ClassVar[bool] = False
     holds_interpreter: bool = False
+    is_watched: bool = False
+
+    def warn_after(self, epoch: int) -> None:
+        """Log a warning if reading in an epoch, which has ended, took longer than it has to."""
 
     def __len__(self) -> int:
         """Return the number of samples."""

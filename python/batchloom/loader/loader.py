@@ -339,7 +339,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
         is_first = not self._is_compared and self._ranks.is_said
-        return LoggedBatches(self, batches, self._log_epoch) if is_first or LOGGER.isEnabledFor(INFO) else batches
+        is_logged = is_first or self._samples.is_watched or LOGGER.isEnabledFor(INFO)
+        return LoggedBatches(self, batches, self._log_epoch) if is_logged else batches
 
     def _nothing(self) -> Iterator[Batch]:
         """End an iteration without a batch."""
@@ -347,9 +348,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         yield from ()
 
     def _log_epoch(self, epoch: int) -> None:
-        """Log an epoch as it ends, and whether this rank takes its share of the batches alone."""
+        """Log an epoch as it ends, and what it met: chunks that were read again, or no other rank."""
         if LOGGER.isEnabledFor(INFO):
             LOGGER.info("epoch %d: %s", epoch, self.metrics())
+        self._samples.warn_after(epoch)
         if not self._is_watched_alone and self._ranks.is_alone:
             rank, world_size = self._native.ranks
             LOGGER.warning(

@@ -16,15 +16,19 @@ PerChunk = Sequence[int] | numpy.ndarray[Any, Any]
 MOST = 2**62
 
 
-def check_chunks(sizes: PerChunk) -> numpy.ndarray[Any, numpy.dtype[numpy.uint64]]:
+def check_chunks(sizes: PerChunk, name: str = "chunks") -> numpy.ndarray[Any, numpy.dtype[numpy.uint64]]:
     """Return the number of samples in each chunk as uint64.
+
+    Args:
+        sizes: The number of samples in each chunk.
+        name: The name of the argument in messages.
 
     Raises:
         DataError: There is more than one dimension; or a size is negative, fractional, NaN or above 2**62. The message
             names the first such chunk.
         DTypeError: The sizes are not numbers.
     """
-    array = read_each("chunks", sizes, "iuf", expected="integers, the number of samples in each chunk")
+    array = read_each(name, sizes, "iuf", expected="integers, the number of samples in each chunk")
     wrong = ~((array >= 0) & (array <= MOST) & (array == numpy.floor(array)))
     if wrong.any():
         chunk = int(wrong.argmax())

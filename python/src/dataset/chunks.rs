@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use batchloom::dataset::{
-    ChunkField, ChunkSamples, ChunkSource, MapDataset, OnError, ReadClock, SampleStructure, SourceError,
+    ChunkCounts, ChunkField, ChunkSamples, ChunkSource, MapDataset, OnError, ReadClock, SampleStructure,
+    SourceError,
 };
 use batchloom::order::Chunks;
 use pyo3::prelude::*;
@@ -14,6 +15,14 @@ use crate::batching::GivenSizes;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::formats::FileChunks;
+
+/// The fields of `ChunkCounts` in Python: see batchloom/dataset/map/chunk_reads.py.
+pub(super) type CountsOfChunks = (u64, u64, u64, u64, u64);
+
+/// The counts of chunks as Python has them.
+pub(super) fn list_counts(counts: ChunkCounts) -> CountsOfChunks {
+    (counts.read, counts.most_held, counts.most_bytes, counts.largest, counts.left_early)
+}
 
 /// Reads chunks with an object of Python: of batchloom/dataset/map/chunk_dataset.py.
 struct PythonChunks(Py<PyAny>);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchloom::dataset::{ItemSource, KeptItems, ReadClock, SourceError};
 use pyo3::prelude::*;
 
-use super::chunks::chunks_of_sizes;
+use super::chunks::{CountsOfChunks, chunks_of_sizes, list_counts};
 use super::visit::visit_python;
 use crate::dlpack::Tensor;
 use crate::error::raise;
@@ -71,10 +71,9 @@ impl ItemChunks {
         joined.map(|items| Self(Arc::new(items))).map_err(|error| raise(&error))
     }
 
-    /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.
-    fn counts(&self) -> (u64, u64, u64) {
-        let counts = self.0.counts();
-        (counts.read, counts.most_held, counts.most_bytes)
+    /// The counts of chunks so far.
+    fn chunk_counts(&self) -> CountsOfChunks {
+        list_counts(self.0.counts())
     }
 
     /// The number of chunks that are mixed at a time, if that was chosen.

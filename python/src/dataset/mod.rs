@@ -19,6 +19,7 @@ use batchloom::dataset::{
 use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
 
+use self::chunks::{CountsOfChunks, list_counts};
 use self::processes::Processes;
 use self::selection::Selection;
 use crate::batching::{GivenSizes, Rule, parse, sizes, write_columns};
@@ -238,9 +239,9 @@ impl Dataset {
         chunks::in_chunks(reader, chunk_sizes, lengths.as_ref(), variable, skips, chunks_open, memory)
     }
 
-    /// The chunks that were read so far, the most that were held at once, and the most bytes that these took.
-    fn chunk_counts(&self) -> (u64, u64, u64) {
-        self.0.chunk_counts().map_or((0, 0, 0), |counts| (counts.read, counts.most_held, counts.most_bytes))
+    /// The counts of chunks so far.
+    fn chunk_counts(&self) -> CountsOfChunks {
+        list_counts(self.0.chunk_counts().unwrap_or_default())
     }
 
     /// The number of chunks that are mixed at a time, if that was chosen.

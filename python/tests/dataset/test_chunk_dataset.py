@@ -495,8 +495,9 @@ def test_no_chunk_is_held_between_epochs():
         (lambda first, size: (rows(first, size), numpy.arange(size)), lambda batch: batch[0]),
         (lambda first, size: torch.from_numpy(rows(first, size)), lambda batch: batch.numpy()),
         (lambda first, size: pyarrow.table({"x": rows(first, size)[:, 0]}), lambda batch: batch["x"][:, None]),
+        (lambda first, size: pyarrow.record_batch({"x": rows(first, size)[:, 0]}), lambda batch: batch["x"][:, None]),
     ],
-    ids=["array", "tuple", "torch", "table"],
+    ids=["array", "tuple", "torch", "table", "record batch"],
 )
 def test_chunks_are_what_datasets_take(make, read):
     sizes = [5, 8]
@@ -507,6 +508,18 @@ def test_chunks_are_what_datasets_take(make, read):
     numpy.testing.assert_array_equal(found, expected[:, : found.shape[1]])
     sample = dataset[6]
     assert type(sample) is (tuple if isinstance(batch, tuple) else dict if isinstance(batch, dict) else type(sample))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_chunk_is_a_frame(package):
+    frames, sizes = pytest.importorskip(package), [5, 8]
+
+    def make(first, size):
+        return frames.DataFrame({"x": rows(first, size)[:, 0], "y": numpy.arange(size, dtype="f4")})
+
+    (batch,) = bl.DataLoader(bl.ChunkDataset(sizes, Source(sizes, make)), 13)
+    assert batch["x"].tolist() == rows(0, 13)[:, 0].tolist()
+    assert batch["y"].tolist() == [*range(5), *range(8)]
 
 
 def test_selections_and_pickles():
@@ -577,12 +590,14 @@ def test_chunks_that_fail_are_skipped_with_weight_0():
     ("make", "parts"),
     [
         (lambda first, size: rows(first, size + (first > 0)), ("chunk 1", "11", "10")),
+        (lambda first, size: rows(first, 0 if first else size), ("chunk 1", "0 samples", "10")),
+        (lambda first, size: numpy.array(1.0) if first else numpy.zeros(size), ("chunk 1", "one value", "10")),
         (lambda first, size: rows(first, size).astype("f4" if first else "f8"), ("float32", "float64")),
         (lambda first, size: {}, ("empty dict",)),
         (lambda first, size: {"x": ["a"] * size}, ("field x", "objects", "numbers")),
         (lambda first, size: None, ("NoneType",)),
     ],
-    ids=["rows", "type", "empty", "texts", "nothing"],
+    ids=["rows", "no row", "one value", "type", "empty", "texts", "nothing"],
 )
 def test_chunks_that_do_not_fit_are_named(make, parts):
     sizes = [10, 10]
@@ -601,8 +616,12 @@ def test_bad_input():
         bl.ChunkDataset([2, -1], rows)
     with refused(bl.ArgumentError, "chunks_open", "0"):
         bl.ChunkDataset([2], rows, chunks_open=0)
-    with refused(bl.DataError, "2", "3"):
+    with refused(bl.DataError, "lengths", "2", "3"):
         bl.ChunkDataset([3], rows, lengths=[1, 2])
+    with refused((bl.DataError, bl.DTypeError), "sizes"):
+        bl.ChunkDataset(5, rows)
+    with refused(bl.ArgumentError, "columns", "no lengths"):
+        bl.ChunkDataset([3], rows, columns=["x"])
     dataset = bl.ChunkDataset([5, 5], Source([5, 5]), lengths=range(10), columns=[])
     for options, names in [
         ({"weights": numpy.ones(10), "shuffle": True}, ("weights", "chunks")),

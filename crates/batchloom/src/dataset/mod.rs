@@ -39,10 +39,10 @@ pub(crate) use located::Located;
 pub(crate) use map::Banned;
 pub(crate) use map::{BatchRead, InChunks};
 pub use map::{
-    ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FailedPart, FilledPart, Held,
-    HeldLayout, HeldRows, ItemChunks, ItemSource, KeptItems, MapDataset, MapDatasetBuilder, Objects, OnError,
-    ReadClock, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng, SampleStructure,
-    Skipped, Source, SourceError, Stop, sample_key,
+    ChunkBytes, ChunkCounts, ChunkField, ChunkHolder, ChunkSamples, ChunkSource, FailedPart, FilledPart,
+    Held, HeldLayout, HeldRows, ItemChunks, ItemSource, KeptItems, MapDataset, MapDatasetBuilder, Objects,
+    OnError, ReadClock, ReadPart, ReadRequest, Reader, Refusal, Sample, SampleLayout, SampleRng,
+    SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};
 use selected::Selected;

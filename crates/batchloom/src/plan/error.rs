@@ -142,9 +142,9 @@ causes! {
         #[error(
             "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the \
              same number of samples, batch rule, shuffle, drop_last, uneven and balance (with its cost model) as when \
-             it was saved; for a mixture, the same names of sources, when_exhausted, and chunks_open or memory of each; \
-             and, for a stream of tokens, the same documents, seq_len and separator, and as many ranks if its rows \
-             continue from batch to batch"
+             it was saved; for data in chunks, the same number of samples in each chunk; for a mixture, the same names \
+             of sources, when_exhausted, and chunks_open or memory of each; and, for a stream of tokens, the same \
+             documents, seq_len and separator, and as many ranks if its rows continue from batch to batch"
         )]
         Fingerprint { found: String, expected: String } is State,
         /// The numbers of chunks that are open at a time, where there are chunks.

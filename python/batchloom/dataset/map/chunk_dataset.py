@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import answer_unknown_keywords, choice
+from batchloom.arrays.frames import is_frame, names_of
 from batchloom.dataset.map.chunk_samples import ChunkedDataset, ChunkSamples
 from batchloom.dataset.map.chunk_window import window_size
 from batchloom.dataset.map.map_dataset import ON_ERROR
@@ -86,7 +87,7 @@ class ChunkDataset(ChunkedDataset):
             raise ArgumentError(f"read is a {type(read).__name__}; expected a function of the number of a chunk")
         columns = [columns] if isinstance(columns, str | int) else columns
         options = ReadOptions(None if columns is None else tuple(columns), choice("on_error", on_error, ON_ERROR))
-        source = ChunkSource(numpy.array(check_chunks(sizes)), read)
+        source = ChunkSource(numpy.array(check_chunks(sizes, "sizes")), read)
         self._samples = ChunkSamples(source, lengths, options, window_size(chunks_open, memory))
 
     @property
@@ -204,10 +205,8 @@ def read_fields(chunk: Any) -> ChunkFields:
     parts: dict[Any, Any]
     if isinstance(chunk, Mapping):
         parts = dict(chunk)
-    elif hasattr(type(chunk), "column_names") or hasattr(chunk, "schema"):
-        parts = {name: chunk[name] for name in _column_names(chunk)}
-    elif hasattr(type(chunk), "columns"):
-        parts = {name: chunk[name] for name in chunk.columns}
+    elif is_frame(chunk) or hasattr(chunk, "schema"):  # record batches of Arrow have fields in place of columns
+        parts = {name: chunk[name] for name in names_of(chunk)}
     elif isinstance(chunk, tuple):
         kind, parts = tuple, dict(enumerate(chunk))
     else:
@@ -215,11 +214,6 @@ def read_fields(chunk: Any) -> ChunkFields:
     if not parts:
         raise DataError(f"it is an empty {type(chunk).__name__}; expected an array, or a tuple or a dict of arrays")
     return ChunkFields(kind, {key: read_field(str(key), part) for key, part in parts.items()})
-
-
-def _column_names(table: Any) -> list[str]:
-    names = getattr(table, "column_names", None)
-    return list(table.schema.names if names is None else names)
 
 
 class ChunkReader:
@@ -235,14 +229,29 @@ class ChunkReader:
             SampleError: The chunk cannot be read, or holds no arrays of numbers.
         """
         try:
-            return self._read(chunk)
+            found = read_chunk(self._source.read(chunk))
+            wrong = self._find_wrong_count(chunk, found)
+            if wrong is None:
+                return self._take_apart(found)
         except Exception as error:
             first = self._source.first(chunk)
             raise SampleError(f"chunk {chunk} could not be read: {describe_error(error)}", first) from error
+        raise SampleError(f"chunk {chunk} has {wrong}", self._source.first(chunk))
 
-    def _read(self, chunk: int) -> tuple[Structure, list[Any]]:
-        found = read_chunk(self._source.read(chunk))
+    def _take_apart(self, found: ChunkFields) -> tuple[Structure, list[Any]]:
         structure, _ = self.structures.take_apart(found.sample(0), 1, {})
         by_name = {str(key): field for key, field in found.fields.items()}
         ordered = [by_name[name] for name in structure.names]
         return structure, [field.sequences if isinstance(field, Variable) else field.tensor for field in ordered]
+
+    def _find_wrong_count(self, chunk: int, found: ChunkFields) -> str | None:
+        """Return what is wrong if a field has another number of samples than its chunk."""
+        expected = int(self._source.sizes[chunk])
+        for key, field in found.fields.items():
+            try:
+                count = len(field.offsets) - 1 if isinstance(field, Variable) else len(field.array)
+            except TypeError:  # a scalar
+                return f"one value in field {key}; expected {expected} samples, as its size says"
+            if count != expected:
+                return f"{many(count, 'sample')} in field {key}; expected {expected}, as its size says"
+        return None

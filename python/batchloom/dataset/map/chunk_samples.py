@@ -19,7 +19,8 @@ import numpy
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, Origin, require_datasets
-from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_same_limits, window_size
+from batchloom.dataset.map.chunk_reads import ChunkCounts, ReadWatch
+from batchloom.dataset.map.chunk_window import WindowSize, require_same_limits, window_size
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.source import Refused, SampleSource
 from batchloom.dataset.map.structure import Structure
@@ -89,8 +90,10 @@ class ChunkedDataset(Dataset[Any]):
 
     @property
     def counts(self) -> ChunkCounts:
-        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
-        return ChunkCounts(*self._samples.engine().chunk_counts())
+        """The chunks that loaders of this dataset have read, and how memory was used."""
+        counts = self._samples.counts
+        assert counts is not None, "samples are in chunks"
+        return counts
 
 
 Chunks = TypeVar("Chunks", bound=SourceOfChunks)
@@ -104,6 +107,7 @@ class ChunkSamples(OnDemandSamples[Chunks]):
     """
 
     is_in_chunks = True
+    sizes_name = "lengths"
 
     def __init__(
         self,
@@ -118,6 +122,7 @@ class ChunkSamples(OnDemandSamples[Chunks]):
         self.window = window_size(None, None) if window is None else window
         # Chunks that are held serve all loaders.
         self._whole = self._make_chunk_engine()
+        self._reads = ReadWatch(self.window.memory, self._whole)
 
     @property
     def chunks_open(self) -> int:

@@ -1,4 +1,4 @@
-"""The window over chunks: its size, as users give it, and the counts of what loaders have read.
+"""The window over chunks: its size, as users give it.
 
 Promise: the size is either a number of chunks or a number of bytes, and both at once are an error.
 """
@@ -10,17 +10,6 @@ from typing import NamedTuple
 
 from batchloom.arguments import byte_count, integer
 from batchloom.errors import ArgumentError
-
-
-class ChunkCounts(NamedTuple):
-    """The counts of the chunks that all loaders of a dataset have read so far."""
-
-    read: int
-    """The chunks that were read, each time that they were."""
-    most_held: int
-    """The most chunks that were held, or were being read, at once."""
-    most_bytes: int
-    """The most bytes of chunks that were held at once, as their arrays count them."""
 
 
 class WindowSize(NamedTuple):

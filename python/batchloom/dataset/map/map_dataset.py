@@ -15,7 +15,8 @@ from batchloom.batching.rules import Rule
 from batchloom.collate.extras import Extras
 from batchloom.dataset.base import Dataset, samples_of
 from batchloom.dataset.concat import SOURCE, JoinedFunction, JoinedItems, require_same
-from batchloom.dataset.map.chunk_window import ChunkCounts, WindowSize, require_same_limits, window_size
+from batchloom.dataset.map.chunk_reads import ChunkCounts, ReadWatch
+from batchloom.dataset.map.chunk_window import WindowSize, require_same_limits, window_size
 from batchloom.dataset.map.item_chunks import ItemChunks, JoinedChunkItems, are_in_chunks
 from batchloom.dataset.map.on_demand import OnDemandSamples, ReadOptions
 from batchloom.dataset.map.shared_generators import find_shared_draw
@@ -190,9 +191,8 @@ class MapDataset(Dataset[Any]):
 
     @property
     def counts(self) -> ChunkCounts | None:
-        """The number of chunks that loaders of this dataset have read, and the most that were held at once."""
-        chunks = self._samples.item_chunks
-        return None if chunks is None else ChunkCounts(*chunks.counts())
+        """The chunks that loaders of this dataset have read, and how memory was used; ``None`` without chunks."""
+        return self._samples.counts
 
     def __repr__(self) -> str:
         items, fn = self.items, self._samples.source.fn
@@ -218,6 +218,7 @@ class ItemSamples(OnDemandSamples[ItemSource]):
                 raise DataError("chunks hold no item; expected at least one item in a chunk")
             sizes = _native.borrow(source.items.sizes, "chunks")
             self._item_chunks = _native.ItemChunks(source.items, sizes, *window, options.on_error == "skip")
+            self._reads = ReadWatch(window.memory, self._item_chunks)
 
     @classmethod
     def of_joined_chunks(
@@ -232,6 +233,7 @@ class ItemSamples(OnDemandSamples[ItemSource]):
         samples._item_chunks = _native.ItemChunks.joined(
             source.items, [part.item_chunks for part in parts if part.item_chunks is not None]
         )
+        samples._reads = ReadWatch(samples.window.memory, samples._item_chunks)
         return samples
 
     @property

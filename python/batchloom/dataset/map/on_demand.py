@@ -12,6 +12,7 @@ from batchloom.batching.rules import Packing, Rule
 from batchloom.collate.field_names import LateFieldNames
 from batchloom.collate.schema import BOUNDARIES, LONGEST, MARKS, Column, Columns, Schema
 from batchloom.dataset.location import ON_DEMAND
+from batchloom.dataset.map.chunk_reads import ChunkCounts, ReadWatch
 from batchloom.dataset.map.reader import SampleReader
 from batchloom.dataset.map.source import SampleSource
 from batchloom.dataset.samples import Memory, Recipe, Samples, override
@@ -63,6 +64,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     sizes_name = "sizes"
     # The chunks of items that all loaders share, where samples are made of such items.
     _item_chunks: _native.ItemChunks | None = None
+    # The watch over the chunks that are read, where samples are in chunks.
+    _reads: ReadWatch | None = None
 
     def __init__(self, source: SomeSource, sizes: Any = None, options: ReadOptions | None = None) -> None:
         self.source, self.options = source, options or ReadOptions()
@@ -73,7 +76,8 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
         if self.own_sizes is not None:
             self.own_sizes = self.own_sizes.name_first(self.options.columns or ())
         elif self.options.columns is not None:
-            raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
+            name = self.sizes_name
+            raise ArgumentError(f"columns names fields that are as long as {name} say, but there are no {name}")
         self._reader = SampleReader(source)
         if workers != "threads":
             from batchloom.dataset.map.processes import require_picklable
@@ -87,6 +91,21 @@ class OnDemandSamples(Samples, Generic[SomeSource]):
     @override
     def whole_len(self) -> int:
         return len(self.source)
+
+    @property
+    def is_watched(self) -> bool:  # type: ignore[override]
+        """``True`` if memory for chunks has a limit, which may be too small for each to be read once."""
+        return self._reads is not None and self._reads.memory is not None
+
+    @override
+    def warn_after(self, epoch: int) -> None:
+        if self._reads is not None:
+            self._reads.warn_after(epoch)
+
+    @property
+    def counts(self) -> ChunkCounts | None:
+        """The counts of the chunks that were read so far; ``None`` if samples are in no chunks."""
+        return None if self._reads is None else self._reads.counts
 
     @property
     def has_next_tokens(self) -> bool:  # type: ignore[override]

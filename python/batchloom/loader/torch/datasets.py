@@ -188,11 +188,12 @@ def _describe_expected(data: Any) -> str:
             f"dataset is a {kind}, an iterable whose samples have no numbers; expected samples by number, as batches "
             "follow from the numbers of samples: a list of them, arrays, or an object with __len__ and __getitem__"
         )
-    remedy = (
-        "MapDataset(dataset) reads its samples on demand, and a TensorDataset of its arrays is faster"
-        if hasattr(data, "__getitem__")
-        else "make one of its arrays"
-    )
+    if hasattr(type(data), "with_format"):
+        remedy = "bl.open(dataset) takes a dataset of datasets as it is stored"
+    elif hasattr(data, "__getitem__"):
+        remedy = "MapDataset(dataset) reads its samples on demand, and a TensorDataset of its arrays is faster"
+    else:
+        remedy = "make one of its arrays"
     return (
         f"dataset is a {kind}; expected a batchloom dataset (a TensorDataset, SequenceDataset, WindowDataset, "
         f"GroupDataset, TokenDataset or MapDataset), an array, or a TensorDataset of torch's: {remedy}"

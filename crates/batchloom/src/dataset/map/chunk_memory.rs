@@ -31,6 +31,38 @@ impl ChunkMemory {
     }
 }
 
+/// The bytes of one chunk, by what they grow with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChunkBytes {
+    /// The bytes that grow with the number of samples.
+    pub rows: u64,
+    /// The bytes that grow with the sizes of samples.
+    pub lists: u64,
+}
+
+impl ChunkBytes {
+    /// The bytes of a chunk that were not told apart.
+    pub(super) fn of_rows(rows: u64) -> Self {
+        Self { rows, lists: 0 }
+    }
+
+    /// The bytes of all fields.
+    pub(super) fn sum(self) -> u64 {
+        self.rows.saturating_add(self.lists)
+    }
+
+    /// The bytes of another chunk, of `samples` samples with `sizes` in all, if those of this one are as in `of`: a pair of
+    /// the same numbers for this chunk.
+    pub(super) fn scale(self, (sizes, samples): (u64, u64), of: (u64, u64)) -> u64 {
+        let scaled = |bytes: u64, count: u64, of: u64| {
+            let scaled = u128::from(bytes) * u128::from(count) / u128::from(of.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        scaled(self.rows, samples, of.1).saturating_add(scaled(self.lists, sizes, of.0))
+    }
+}
+
 /// The least number of chunks that memory holds: one to mix, and those that the blocks ahead need.
 pub(super) const LEAST_CHUNKS: u64 = 5;
 
@@ -44,4 +76,8 @@ pub struct ChunkCounts {
     pub most_held: u64,
     /// The most bytes of chunks that were held at once, as arrays count them.
     pub most_bytes: u64,
+    /// The bytes of the largest chunk that was read.
+    pub largest: u64,
+    /// The chunks that left while batches needed them, as memory was full: they are read again.
+    pub left_early: u64,
 }

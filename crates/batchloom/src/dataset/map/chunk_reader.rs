@@ -9,15 +9,15 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk_memory::{ChunkCounts, ChunkMemory};
-use super::held_chunks::HeldChunks;
+use super::chunk_memory::{ChunkBytes, ChunkCounts, ChunkMemory};
+use super::held_chunks::{HeldChunks, ReadingHere, address_of};
+use super::joined::WholeChunks;
 use super::reading::{
     ChunkHolder, FilledPart, Held, HeldLayout, ReadPart, ReadRequest, Reader, Refusal, SampleLayout,
 };
 use super::source::{SampleStructure, SourceError};
 use crate::collate::{ChunkField, HeldChunk, HeldRows};
 use crate::error::{Cause, ReadError};
-use crate::order::Chunks;
 use crate::sync::ReadClock;
 use crate::tensor::buffer::Region;
 use crate::{Result, Tensor};
@@ -112,8 +112,16 @@ impl ChunkSamples {
     }
 
     /// The number of bytes of all samples.
-    pub(super) fn bytes(&self) -> usize {
-        self.fields.iter().fold(0, |bytes: usize, field| bytes.saturating_add(field.bytes()))
+    fn bytes(&self) -> ChunkBytes {
+        let sum = |mut sum: ChunkBytes, field: &ChunkField| {
+            let bytes = match field {
+                ChunkField::Rows(_) => &mut sum.rows,
+                ChunkField::Lists(_) => &mut sum.lists,
+            };
+            *bytes = bytes.saturating_add(field.bytes() as u64);
+            sum
+        };
+        self.fields.iter().fold(ChunkBytes::default(), sum)
     }
 
     /// Refuses a chunk with another number of samples in a field than its size.
@@ -144,8 +152,9 @@ pub(super) struct ChunkReader {
 }
 
 impl ChunkReader {
-    pub(super) fn new(source: Arc<dyn ChunkSource>, chunks: Chunks) -> Self {
-        Self { source, held: HeldChunks::new(chunks) }
+    pub(super) fn new(whole: &WholeChunks) -> Self {
+        let held = HeldChunks::new(whole.chunks.clone(), Arc::clone(&whole.sources));
+        Self { source: Arc::clone(&whole.source), held }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.
@@ -160,9 +169,10 @@ impl ChunkReader {
         numbers: Range<u64>,
         clock: &ReadClock,
     ) -> Result<(ChunkSamples, usize), SourceError> {
+        let _reading = ReadingHere::begin(address_of(&*self.source));
         let samples = self.source.read(chunk, clock)?;
         samples.require_samples(&self.source.name_of(chunk), numbers.end - numbers.start)?;
-        let bytes = samples.bytes();
+        let bytes = index(samples.bytes().sum());
         Ok((samples, bytes))
     }
 
@@ -260,11 +270,11 @@ impl Reader for ChunkReader {
         Some(self)
     }
 
-    fn measure_chunk(&self, chunk: u64) -> Result<u64> {
+    fn measure_chunk(&self, chunk: u64) -> Result<ChunkBytes> {
         let range = self.held.chunks.range(chunk);
         let failed = |cause| ReadError::Failed { sample: range.start, cause: Cause::from(cause) };
-        let (_, bytes) = self.read_chunk(chunk, range.clone(), &ReadClock::default()).map_err(failed)?;
-        Ok(bytes as u64)
+        let (samples, _) = self.read_chunk(chunk, range.clone(), &ReadClock::default()).map_err(failed)?;
+        Ok(samples.bytes())
     }
 
     fn limit_memory(&self, bytes: u64, largest: u64) {
@@ -340,7 +350,7 @@ impl Debug for ChunkReader {
     }
 }
 
-/// A row as an index. If a chunk has more rows than memory, its arrays end before.
-fn index(row: u64) -> usize {
-    usize::try_from(row).unwrap_or(usize::MAX)
+/// A number of something in memory as an index. If a chunk has more rows than memory, its arrays end before.
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -220,6 +220,11 @@ impl<T> ChunkStore<T> {
         has_turn
     }
 
+    /// The memory for chunks, if it has a limit.
+    pub(super) fn memory(&self) -> Option<ChunkMemory> {
+        self.here().lock().memory
+    }
+
     /// The counts so far.
     pub(super) fn counts(&self) -> ChunkCounts {
         self.here().lock().counts
@@ -298,6 +303,7 @@ impl<T> Turn<'_, T> {
             memory.largest = memory.largest.max(bytes as u64);
         }
         slots.counts.read += 1;
+        slots.counts.largest = slots.counts.largest.max(bytes as u64);
         slots.counts.most_bytes = slots.counts.most_bytes.max(slots.bytes as u64);
         let used = slots.time;
         slots.slots.insert(self.chunk, Slot::Held { chunk: Arc::clone(&chunk), bytes, used });
@@ -400,7 +406,8 @@ impl<T> Slots<T> {
                 Slot::Held { .. } | Slot::Reading => None,
             });
             let leaving = unused.min().filter(|(remaining, ..)| now || remaining.is_none());
-            let Some((_, _, number)) = leaving else { return false };
+            let Some((remaining, _, number)) = leaving else { return false };
+            self.counts.left_early += u64::from(remaining.is_some());
             left.extend(self.remove(number));
         }
         true

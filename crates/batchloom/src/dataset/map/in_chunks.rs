@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::chunk_memory::ChunkMemory;
+use super::chunk_memory::{ChunkBytes, ChunkMemory};
 use super::error::MapCause;
-use crate::Result;
 use crate::dataset::Selection;
 use crate::order::{CHUNKS_OPEN, Chunks};
+use crate::{Error, Result};
 
 /// The chunks that samples are read in.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl InChunks {
 
     /// The same chunks, which take at most `bytes` bytes of memory at a time, and that memory. `measure` finds the bytes
     /// of the largest one, by the sizes of its samples; if a chunk that cannot be read is `skipped`, of the largest one
-    /// that can be read.
+    /// that can be read. All chunks are taken to hold as many bytes for a sample, and for a unit of size.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if memory holds neither all chunks nor [`LEAST_CHUNKS`] of them; and the
@@ -103,24 +103,27 @@ impl InChunks {
         self,
         bytes: u64,
         sizes: Option<&[u32]>,
-        measure: impl Fn(u64) -> Result<u64>,
+        measure: impl Fn(u64) -> Result<ChunkBytes>,
         skipped: bool,
     ) -> Result<(Self, ChunkMemory)> {
-        let size = |chunk: &u64| {
-            let range = self.chunks.range(*chunk);
+        let size = |chunk: u64| {
+            let range = self.chunks.range(chunk);
             let of_all = sizes.and_then(|sizes| sizes.get(index(range.start)..index(range.end)));
             let total = of_all.map(|sizes| sizes.iter().map(|&size| u64::from(size)).sum::<u64>());
             (total.unwrap_or(range.end - range.start), range.end - range.start)
         };
         let mut largest_first: Vec<u64> = (0..self.chunks.len()).collect();
-        largest_first.sort_by_key(|chunk| Reverse(size(chunk)));
-        let mut measured = largest_first.into_iter().map(measure);
-        let first = measured.next().unwrap_or(Ok(1));
-        let largest = match first {
-            Err(error) if skipped => measured.find_map(Result::ok).ok_or(error)?,
-            first => first?,
+        largest_first.sort_by_key(|chunk| Reverse(size(*chunk)));
+        let mut measured =
+            largest_first.into_iter().map(|chunk| Ok::<_, Error>((size(chunk), measure(chunk)?)));
+        let (of, found) = match measured.next() {
+            Some(Err(error)) if skipped => measured.find_map(Result::ok).ok_or(error)?,
+            Some(first) => first?,
+            None => ((0, 0), ChunkBytes::default()),
         };
-        let memory = ChunkMemory { bytes, largest: largest.max(1) };
+        let bytes_of = |chunk: u64| found.scale(size(chunk), of);
+        let largest = (0..self.chunks.len()).map(bytes_of).fold(found.sum().max(1), u64::max);
+        let memory = ChunkMemory { bytes, largest };
         let with_samples =
             (0..self.chunks.len()).filter(|&chunk| !self.chunks.range(chunk).is_empty()).count();
         let open = memory.chunks_open(with_samples as u64);

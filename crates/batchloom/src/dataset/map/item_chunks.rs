@@ -9,9 +9,9 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::chunk_memory::ChunkCounts;
+use super::chunk_memory::{ChunkBytes, ChunkCounts};
 use super::chunk_store::Entered;
-use super::held_chunks::HeldChunks;
+use super::held_chunks::{HeldChunks, ReadingHere, address_of};
 use super::in_chunks::InChunks;
 use super::reading::{FilledPart, Held, ReadPart, ReadRequest, Reader, SampleLayout};
 use super::source::SourceError;
@@ -51,7 +51,8 @@ impl ItemChunks {
     /// The items of chunks. The items of `open` chunks are mixed at a time; `None` is the default of plans.
     pub fn new(chunks: Chunks, source: impl ItemSource, open: Option<u64>) -> Self {
         let in_chunks = InChunks::new(chunks.clone(), open);
-        Self { source: Box::new(source), held: HeldChunks::new(chunks), in_chunks }
+        let source: Box<dyn ItemSource> = Box::new(source);
+        Self { held: HeldChunks::new(chunks, [address_of(&*source)].into()), source, in_chunks }
     }
 
     /// The chunks of several datasets, one dataset after the other, which `source` reads. Each keeps its window where it is
@@ -62,11 +63,12 @@ impl ItemChunks {
     pub fn join(parts: &[&Self], source: impl ItemSource) -> Result<Self> {
         let each: Vec<&InChunks> = parts.iter().map(|part| &part.in_chunks).collect();
         let in_chunks = InChunks::join(&each)?;
-        let held = HeldChunks::new(in_chunks.chunks.clone());
+        let source: Box<dyn ItemSource> = Box::new(source);
+        let held = HeldChunks::new(in_chunks.chunks.clone(), [address_of(&*source)].into());
         if let Some(memory) = in_chunks.memory {
             held.store.limit_memory(memory);
         }
-        Ok(Self { source: Box::new(source), held, in_chunks })
+        Ok(Self { source, held, in_chunks })
     }
 
     /// Sets the bytes of memory for chunks, in place of how many are mixed, as
@@ -79,7 +81,8 @@ impl ItemChunks {
         let Self { source, held, in_chunks } = self;
         let measure = |chunk: u64| {
             let failed = |cause| ReadError::Failed { sample: held.chunks.range(chunk).start, cause };
-            Ok(source.measure(chunk).map_err(|error| failed(Cause::from(error)))? as u64)
+            let bytes = source.measure(chunk).map_err(|error| failed(Cause::from(error)))?;
+            Ok(ChunkBytes::of_rows(bytes as u64))
         };
         let (in_chunks, memory) = in_chunks.with_memory(bytes, None, measure, skipped)?;
         held.store.limit_memory(memory);
@@ -100,6 +103,12 @@ impl ItemChunks {
         self.in_chunks.clone()
     }
 
+    /// Reads the items of a chunk.
+    fn read(&self, chunk: u64, clock: &ReadClock) -> Result<(KeptItems, usize), SourceError> {
+        let _reading = ReadingHere::begin(address_of(&*self.source));
+        self.source.read(chunk, clock)
+    }
+
     /// Holds the chunks that the samples of a request lie in, while what is returned is there; `None` if the iteration
     /// has stopped.
     ///
@@ -113,7 +122,7 @@ impl ItemChunks {
         needed.dedup_by_key(|(chunk, _)| *chunk);
         let mut kept = Vec::with_capacity(needed.len());
         for (chunk, sample) in needed {
-            match self.held.hold(chunk, request.stop, |_| self.source.read(chunk, request.clock)) {
+            match self.held.hold(chunk, request.stop, |_| self.read(chunk, request.clock)) {
                 None => return Ok(None),
                 Some(Ok(items)) => kept.push(items),
                 Some(Err(cause)) => return Err(ReadError::Failed { sample, cause }.into()),
@@ -183,7 +192,7 @@ impl Reader for ItemReader {
     }
 
     fn read_early(&self, chunk: u64, clock: &ReadClock) {
-        self.items.held.read_early(chunk, |_| self.items.source.read(chunk, clock));
+        self.items.held.read_early(chunk, |_| self.items.read(chunk, clock));
     }
 
     fn has_time_for_more(&self, needed: &[u64]) -> bool {

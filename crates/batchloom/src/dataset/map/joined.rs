@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::chunk_reader::{ChunkSamples, ChunkSource};
+use super::held_chunks::{ReadingHere, address_of};
 use super::sample_facts::SampleFacts;
 use super::source::SourceError;
 use crate::Result;
@@ -21,7 +22,17 @@ use crate::sync::ReadClock;
 #[derive(Debug, Clone)]
 pub(super) struct WholeChunks {
     pub(super) source: Arc<dyn ChunkSource>,
+    /// The addresses of this source, and of those that it reads from.
+    pub(super) sources: Arc<[usize]>,
     pub(super) chunks: Chunks,
+}
+
+impl WholeChunks {
+    /// All chunks of one source.
+    pub(super) fn new(source: impl ChunkSource, chunks: Chunks) -> Self {
+        let source: Arc<dyn ChunkSource> = Arc::new(source);
+        Self { sources: [address_of(&*source)].into(), source, chunks }
+    }
 }
 
 /// One of several datasets of chunks.
@@ -44,7 +55,9 @@ struct JoinedChunks {
 impl ChunkSource for JoinedChunks {
     fn read(&self, chunk: u64, clock: &ReadClock) -> Result<ChunkSamples, SourceError> {
         let (dataset, own) = self.locate(chunk);
-        self.sources[dataset].read(own, clock).map_err(|cause| FailedPart { dataset, cause }.into())
+        let source = &*self.sources[dataset];
+        let _reading = ReadingHere::begin(address_of(source));
+        source.read(own, clock).map_err(|cause| FailedPart { dataset, cause }.into())
     }
 
     fn name_of(&self, chunk: u64) -> String {
@@ -80,7 +93,9 @@ pub(super) fn join_chunks(parts: &[Part<'_>]) -> WholeChunks {
     });
     let sources = parts.iter().map(|part| Arc::clone(&part.whole.source)).collect();
     let chunks = Chunks::new(parts.iter().flat_map(|part| part.whole.chunks.sizes()));
-    WholeChunks { source: Arc::new(JoinedChunks { sources, ends: ends.collect() }), chunks }
+    let joined = WholeChunks::new(JoinedChunks { sources, ends: ends.collect() }, chunks);
+    let own = parts.iter().flat_map(|part| &*part.whole.sources).chain(&*joined.sources).copied();
+    WholeChunks { sources: own.collect(), ..joined }
 }
 
 /// The facts about the samples of several datasets. `says_source` is true if batches hold the number of the dataset.

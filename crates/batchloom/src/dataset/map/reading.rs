@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk_memory::ChunkCounts;
+use super::chunk_memory::{ChunkBytes, ChunkCounts};
 use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{HeldRows, ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
@@ -222,8 +222,8 @@ pub trait Reader: Debug + Send + Sync {
     ///
     /// # Errors
     /// The error of its first sample, if it cannot be read.
-    fn measure_chunk(&self, _chunk: u64) -> Result<u64> {
-        Ok(0)
+    fn measure_chunk(&self, _chunk: u64) -> Result<ChunkBytes> {
+        Ok(ChunkBytes::default())
     }
 
     /// Sets the bytes of memory for chunks, of which the largest has `largest` bytes, for readers of whole chunks.
