@@ -33,6 +33,9 @@ const LISTED_PART: u64 = 8;
 /// The most samples that are listed, 8 bytes for each, and the most in orders of chunks that are kept, 4 bytes for each.
 const MOST_LISTED: u64 = 1 << 21;
 
+/// The samples of a slice from which on it is permuted as fast by itself as with its chunk.
+const LONG_SLICE: u64 = 256;
+
 /// The order of the samples of chunks, in which some chunks are open at a time.
 ///
 /// ```
@@ -307,8 +310,8 @@ impl ChunkWindow {
     }
 
     /// The samples of `slot`, slice by slice, and the orders of chunks to keep for the slots after it: those that are
-    /// `known`, and, if slots are read one after the other, of chunks with half of their samples or more still to be read.
-    /// A chunk is then permuted once, not once a slot.
+    /// `known`, and, if slots are read one after the other, of chunks in short slices with half of their samples or more still
+    /// to be read. Such a chunk is then permuted once, not once a slot.
     fn samples_of(
         &self,
         shuffled: &Shuffled,
@@ -320,14 +323,19 @@ impl ChunkWindow {
         let mut samples = vec![0; index(positions.end - positions.start)];
         let mut left = samples.as_mut_slice();
         let mut rows_kept: u64 = known.iter().map(|order| order.rows.len() as u64).sum();
-        let (mut known, mut kept) = (known.into_iter().peekable(), Vec::new());
+        let is_open = |order: &ChunkOrder| (slot..slot + self.open).contains(&order.place);
+        let (mut known, mut kept) = (known.into_iter().filter(is_open).peekable(), Vec::new());
         for slice in self.slices(slot) {
             let (now, later) = left.split_at_mut(index(slice.rows.end - slice.rows.start));
             left = later;
             let range = self.chunks.range(slice.chunk);
             let (size, order) = (range.end - range.start, || shuffled.order_in_chunk(slice.chunk, &range));
-            while known.next_if(|order| order.place < slice.place).is_some() {}
-            let pays = follows && slice.rows.start <= size / 2 && slice.rows.end < size;
+            // Chunks without a sample in this slot.
+            while let Some(order) = known.next_if(|order| order.place < slice.place) {
+                kept.push(order);
+            }
+            let is_short = size / self.open < LONG_SLICE;
+            let pays = follows && is_short && slice.rows.start <= size / 2 && slice.rows.end < size;
             let whole = known.next_if(|order| order.place == slice.place).or_else(|| {
                 (pays && rows_kept + size <= MOST_LISTED).then(|| {
                     rows_kept += size;
@@ -348,6 +356,7 @@ impl ChunkWindow {
                 }
             }
         }
+        kept.extend(known);
         (samples.into(), kept)
     }
 
