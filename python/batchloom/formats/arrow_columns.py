@@ -232,7 +232,7 @@ class ColumnReader:
         if not pyarrow.types.is_dictionary(chunk.type):
             return chunk
         self._require_sound(name, chunk, start)
-        return chunk.dictionary_decode()
+        return pyarrow.DictionaryArray.from_arrays(chunk.indices, _without_views(chunk.dictionary)).dictionary_decode()
 
     def _cast(self, name: str, chunk: Any, start: int, kind: Any) -> Any:
         """Return an array in a type that is like its own; ``start`` is the number of its first row."""
@@ -301,11 +301,21 @@ def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
         DTypeError: The type does not hold the value.
     """
     try:
+        chunk = _without_views(chunk)
         return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DTypeError(
             f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
         ) from None
+
+
+def _without_views(array: Any) -> Any:
+    """Return texts or bytes that lie one after the other, of views, with which pyarrow does not compute."""
+    if pyarrow.types.is_string_view(array.type):
+        return array.cast(pyarrow.large_string())
+    if pyarrow.types.is_binary_view(array.type):
+        return array.cast(pyarrow.large_binary())
+    return array
 
 
 def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:

@@ -22,7 +22,7 @@ from batchloom.formats.several import require_same_names
 Array = numpy.ndarray[Any, Any]
 
 # The bytes at the beginning of a file; a stream does not have them.
-MAGIC, FILE_HEADER = b"ARROW1", 8
+MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
