@@ -4,8 +4,8 @@ Promises:
 
 - Opening a file reads headers, and no value.
 - A file is read by its footer, as the format has it: the bytes between its messages are up to its writer.
-- A batch is read into memory before it is decoded. A file that has changed since it was opened is an error in place of the
-  batch that needs it.
+- A batch is read into memory before it is decoded. A file that has changed since it was opened is an error in place of
+  the batch that needs it.
 """
 
 from __future__ import annotations

@@ -143,8 +143,14 @@ def make_damaged_error(path: str, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read: {reason}; expected a whole file of Arrow IPC")
 
 
-def open_tables(tables: Sequence[MappedTable], options: OpenOptions, usual: str | None = None) -> Dataset[Any]:
+def open_tables(tables: Sequence[MappedTable], options: OpenOptions, shown: Array | None = None) -> Dataset[Any]:
     """Return the dataset of tables, one after the other.
+
+    Args:
+        tables: The tables.
+        options: The options.
+        shown: ``True`` for each row that a selection of the dataset keeps, which alone has to have values; ``None`` for
+            all.
 
     Raises:
         ArgumentError: A column does not exist.
@@ -161,17 +167,21 @@ def open_tables(tables: Sequence[MappedTable], options: OpenOptions, usual: str 
         require_same_columns(*schemas, wanted, takes_all=options.columns is None)
     if options.kind == WINDOWS:
         return dataset_of(_frame(tables, wanted), options, places)
-    return dataset_of(read_fields(tables, chosen, options, places), options, places, usual)
+    return dataset_of(read_fields(tables, chosen, options, places, shown), options, places)
 
 
 def read_fields(
-    tables: Sequence[MappedTable], chosen: Mapping[str, ChosenColumn], options: OpenOptions, places: Places
+    tables: Sequence[MappedTable],
+    chosen: Mapping[str, ChosenColumn],
+    options: OpenOptions,
+    places: Places,
+    shown: Array | None,
 ) -> dict[str, Any]:
-    """Return the fields of tables, each over all of them."""
+    """Return the fields of tables, each over all of them; ``shown`` is as :class:`ColumnReader` has it."""
     from batchloom.formats.arrow_columns import ColumnReader
     from batchloom.formats.arrow_memory import Memory
 
-    reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places)
+    reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places, shown)
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for column in chosen.values() for name in column.names):
         chunks = [chunk for each in tables for chunk in each.table.column(name).chunks]

@@ -236,3 +236,28 @@ def test_columns_of_datasets_are_parts_of_one_array():
     assert samples == numpy.asarray(array).tolist()
     tokens = bl.TokenDataset(bl.ChunkedArray([part["x"] for part in parts]), 3)
     assert len(tokens) == 2
+
+
+def test_rows_that_are_hidden_may_be_null():
+    """What a filter leaves out needs no value: of numbers, lists, lists of one shape, texts and categories."""
+    values = {
+        "number": ([1, None, 2, 3], datasets.Value("int32")),
+        "flag": ([True, None, False, True], datasets.Value("bool")),
+        "text": (["a", None, "b", "c"], datasets.Value("string")),
+        "list": ([[1], None, [2, 3], []], datasets.Sequence(datasets.Value("int64"))),
+        "inner": ([[1], [None, 5], [2, 3], []], datasets.Sequence(datasets.Value("int64"))),
+        "pair": ([[1, 2], None, [3, 4], [5, 6]], datasets.Sequence(datasets.Value("float32"), length=2)),
+        "half": ([[1, 2], [9, None], [3, 4], [5, 6]], datasets.Sequence(datasets.Value("float32"), length=2)),
+        "shape": ([[[1, 2]], None, [[3, 4]], [[5, 6]]], datasets.Array2D((1, 2), "int64")),
+        "kind": ([0, None, 1, 0], datasets.ClassLabel(names=["x", "y"])),
+    }
+    whole = datasets.Dataset.from_dict(
+        {name: column for name, (column, _) in values.items()},
+        features=datasets.Features({name: feature for name, (_, feature) in values.items()}),
+    )
+    filtered = whole.filter(lambda row: row["number"] is not None)
+    for name, (column, _) in values.items():
+        found = bl.open(filtered, columns=[name])
+        assert [plain(found[k][name]) for k in range(3)] == [column[0], *column[2:]], name
+        with refused(bl.DataError, repr(name), "row 1"):
+            bl.open(whole.select([3, 1]), columns=[name])
