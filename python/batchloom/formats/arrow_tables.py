@@ -110,22 +110,37 @@ def hold_table(path: str, table: Any) -> MappedTable:
 
 
 def flatten_table(table: Any) -> Any:
-    """Return a table with columns of structs by dotted names."""
+    """Return a table with columns of structs by dotted names; a struct that is a file stays."""
     import pyarrow
 
-    while any(pyarrow.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
+    while any(_has_parts(field.type) for field in table.schema):
+        pairs = zip(table.schema, table.columns, strict=True)
+        parts = [column.flatten() if _has_parts(field.type) else [column] for field, column in pairs]
+        schema = _flatten_once(table.schema)
+        table = pyarrow.Table.from_arrays([part for column in parts for part in column], schema=schema)
     return table
 
 
 def flatten_schema(schema: Any) -> Any:
-    """Return the schema of a table with columns of structs by dotted names."""
+    """Return the schema of a table with columns of structs by dotted names; a struct that is a file stays."""
+    while any(_has_parts(field.type) for field in schema):
+        schema = _flatten_once(schema)
+    return schema
+
+
+def _flatten_once(schema: Any) -> Any:
     import pyarrow
 
-    while any(pyarrow.types.is_struct(field.type) for field in schema):
-        fields = [field.flatten() if pyarrow.types.is_struct(field.type) else [field] for field in schema]
-        schema = pyarrow.schema([field for parts in fields for field in parts])
-    return schema
+    fields = [field.flatten() if _has_parts(field.type) else [field] for field in schema]
+    return pyarrow.schema([field for parts in fields for field in parts])
+
+
+def _has_parts(kind: Any) -> bool:
+    """Return whether a type is a struct with columns of their own."""
+    import pyarrow
+    from batchloom.formats.arrow_types import holds_file
+
+    return pyarrow.types.is_struct(kind) and not holds_file(kind)
 
 
 def open_reader(memory: Array) -> Any:

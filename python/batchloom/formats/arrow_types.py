@@ -16,17 +16,23 @@ from pyarrow import types
 # What a field makes of a type.
 NUMBERS, BITS, TIMES, CODES, OBJECTS, ROWS, LISTS = "numbers", "bits", "times", "codes", "objects", "rows", "lists"
 
-TEXTS = (
-    types.is_string,
-    types.is_large_string,
-    types.is_string_view,
-    types.is_binary,
-    types.is_large_binary,
-    types.is_binary_view,
-    types.is_fixed_size_binary,
-)
+STRINGS = (types.is_string, types.is_large_string, types.is_string_view)
+BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view)
+TEXTS = (*STRINGS, *BYTES, types.is_fixed_size_binary)
 _TIMES = (types.is_timestamp, types.is_duration, types.is_date, types.is_time)
 _LISTS = (types.is_list, types.is_large_list)
+
+
+# The fields of a struct that `datasets` stores an image or a sound as.
+CONTENTS, PATH = "bytes", "path"
+
+
+def holds_file(kind: Any) -> bool:
+    """Return whether values of a type are files: structs of their contents and their path, as `datasets` has images."""
+    if not types.is_struct(kind) or {field.name for field in kind} != {CONTENTS, PATH} or kind.num_fields != 2:
+        return False
+    contents, path = kind.field(CONTENTS).type, kind.field(PATH).type
+    return any(check(contents) for check in BYTES) and any(check(path) for check in STRINGS)
 
 
 @cache
@@ -49,7 +55,7 @@ def describe_type(kind: Any) -> str | None:
         return TIMES
     if types.is_dictionary(kind):
         return CODES if describe_type(kind.value_type) in (NUMBERS, BITS, TIMES, OBJECTS) else None
-    if any(check(kind) for check in TEXTS):
+    if any(check(kind) for check in TEXTS) or holds_file(kind):
         return OBJECTS
     if types.is_fixed_size_list(kind):
         return ROWS if describe_type(kind.value_type) in (NUMBERS, BITS, TIMES, ROWS) else None
@@ -92,9 +98,7 @@ def are_same(first: Any, other: Any) -> bool:
         return first.list_size == other.list_size and are_same(first.value_type, other.value_type)
     if types.is_dictionary(first) or types.is_dictionary(other):
         return are_same(_value_type(first), _value_type(other))
-    both_texts = (types.is_string, types.is_large_string, types.is_string_view)
-    both_bytes = (types.is_binary, types.is_large_binary, types.is_binary_view)
-    for checks in (both_texts, both_bytes):
+    for checks in (STRINGS, BYTES):
         if any(check(first) for check in checks) and any(check(other) for check in checks):
             return True
     both_times = describe_type(first) == describe_type(other) == TIMES

@@ -33,7 +33,9 @@ from batchloom.formats.progress import ShownProgress
 from batchloom.formats.several import require_rows
 
 # Words for the samples of columns that are read by chunks.
-NUMBER, FIXED, LIST = "number", "fixed", "list"
+NUMBER, FIXED, LIST, BINARY = "number", "fixed", "list", "binary"
+# The parts of a struct that is a file, as `datasets` has images, and their words.
+FILE_PARTS = {"bytes": BINARY, "path": "text"}
 
 
 class ColumnOfFile(NamedTuple):
@@ -81,7 +83,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return open_rows(files, options)
     opened = _native.ParquetFiles(list(files))
     require_rows(sum(opened.rows()), files[0])
-    listed = [ColumnOfFile(*column) for column in opened.columns()]
+    listed = _join_files([ColumnOfFile(*column) for column in opened.columns()])
     chosen = choose_for_kind([column.name for column in listed], options, files[0])
     columns = {column.name: column for column in listed}
     if options.columns is None:
@@ -120,6 +122,17 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         if has_window(options) and kind == ROWS:
             return _open_groups(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
+
+
+def _join_files(columns: Sequence[ColumnOfFile]) -> list[ColumnOfFile]:
+    """Return columns, with one column of bytes in place of the contents and the path of files."""
+    words: dict[str, dict[str, str]] = {}
+    for column in columns:
+        struct, _, part = column.name.rpartition(".")
+        words.setdefault(struct, {})[part] = column.word
+    joined = {f"{name}.{part}": name for name, parts in words.items() if parts == FILE_PARTS for part in FILE_PARTS}
+    contents = [column for column in columns if column.word == BINARY or column.name not in joined]
+    return [column._replace(name=joined.get(column.name, column.name)) for column in contents]
 
 
 def _open_groups(

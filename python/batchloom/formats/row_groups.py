@@ -75,7 +75,8 @@ class GroupFile:
         group = self.footer.row_group(number)
         for place in range(group.num_columns):
             column = group.column(place)
-            counted = column.statistics if column.path_in_schema in columns else None
+            path = column.path_in_schema
+            counted = column.statistics if path in columns or path.removesuffix(".bytes") in columns else None
             if counted is not None and counted.has_null_count and counted.null_count:
                 return True
         return False

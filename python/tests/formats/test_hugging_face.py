@@ -261,3 +261,37 @@ def test_rows_that_are_hidden_may_be_null():
         assert [plain(found[k][name]) for k in range(3)] == [column[0], *column[2:]], name
         with refused(bl.DataError, repr(name), "row 1"):
             bl.open(whole.select([3, 1]), columns=[name])
+
+
+@pytest.mark.parametrize("form", ["object", "folder", "arrow", "zstd", "parquet"])
+def test_images_are_their_bytes(form, tmp_path):
+    """An image is the bytes that are stored, or the file at its path, as a column and for a function."""
+    (tmp_path / "b.png").write_bytes(b"second")
+    rows = [{"bytes": b"first", "path": None}, {"bytes": None, "path": str(tmp_path / "b.png")}]
+    features = datasets.Features({"image": datasets.Image(decode=False), "label": datasets.Value("int64")})
+    data = datasets.Dataset.from_dict({"image": rows, "label": [4, 5]}, features)
+    source = tmp_path / "a.parquet"
+    if form == "object":
+        source = data
+    elif form == "folder":
+        source = tmp_path / "saved"
+        data.save_to_disk(source)
+    elif form == "parquet":
+        data.to_parquet(source)
+    else:
+        source = tmp_path / "a.arrow"
+        write(source, [data.data.table], compression="zstd" if form == "zstd" else None)
+    for options in ({}, {"columns": ["image", "label"]}, {"fn": dict}):
+        found = bl.open(source, **options)
+        assert [found[k] for k in range(2)] == [
+            {"image": b"first", "label": 4},
+            {"image": b"second", "label": 5},
+        ]
+        assert next(iter(bl.DataLoader(found, 2)))["image"] == [b"first", b"second"]
+    with refused(bl.ArgumentError, "'image.path'", "'image'"):
+        bl.open(source, columns=["image.path"])
+    (tmp_path / "b.png").unlink()
+    if form != "folder":  # which datasets saves with the bytes of all files
+        with refused((bl.DataError, bl.SampleError), "b.png", "image", "row 1"):
+            list(bl.DataLoader(bl.open(source), 1))
+    assert bl.open(source, columns=["label"])[1]["label"] == 5
