@@ -20,7 +20,7 @@ from batchloom.formats.arrays import choose_for_kind
 from batchloom.formats.arrow_batches import BatchFile, open_batches
 from batchloom.formats.arrow_columns import require_type
 from batchloom.formats.arrow_tables import flatten_schema, flatten_table, require_nulls_named, require_same_columns
-from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, TIMES, describe_type, storage_of
+from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, TIMES, describe_type, numbers_of_type
 from batchloom.formats.arrow_types import ROWS as FIXED
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import FileReader, open_items
@@ -84,16 +84,14 @@ def open_compressed(
 
 def _name_type(schema: Any, column: ChosenColumn) -> str:
     """Return the type of a field in the words that the engine has for the types of files."""
-    kind, extent, is_list = storage_of(schema.field(column.name).type), 1, False
+    kind, extent, is_list = _decoded(schema.field(column.name).type), 1, False
     is_row = describe_type(kind) == FIXED
     while describe_type(kind) in (FIXED, LISTS):
         if describe_type(kind) == LISTS:
             is_list = True
         else:
             extent *= kind.list_size
-        kind = storage_of(kind.value_type)
-    if pyarrow.types.is_dictionary(kind):
-        kind = storage_of(kind.value_type)
+        kind = _decoded(kind.value_type)
     dtype = "int64" if describe_type(kind) == TIMES else "bool" if describe_type(kind) == BITS else str(kind)
     name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(dtype, dtype)
     if is_list:
@@ -101,9 +99,15 @@ def _name_type(schema: Any, column: ChosenColumn) -> str:
     return f"rows of {extent * len(column.names)} {name}" if column.joined or is_row else name
 
 
+def _decoded(kind: Any) -> Any:
+    """Return the type in which a field takes values, without categories."""
+    kind = numbers_of_type(kind)
+    return numbers_of_type(kind.value_type) if pyarrow.types.is_dictionary(kind) else kind
+
+
 def _describe_codes(schema: Any, name: str) -> str | None:
     """Return what a field makes of the values of a column of categories."""
-    return describe_type(storage_of(schema.field(name).type).value_type)
+    return describe_type(_decoded(schema.field(name).type))
 
 
 def _open_rows(opened: Sequence[BatchFile], options: OpenOptions) -> Dataset[Any]:

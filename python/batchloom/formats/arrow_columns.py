@@ -22,7 +22,18 @@ from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import DataError, DTypeError
 from batchloom.formats.arrow_memory import ListOffsets, Memory, numbers_of
-from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
+from batchloom.formats.arrow_types import (
+    BITS,
+    CODES,
+    LISTS,
+    OBJECTS,
+    ROWS,
+    TIMES,
+    describe_type,
+    fixed_shape,
+    is_list,
+    numbers_of_type,
+)
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
 from batchloom.formats.plain_values import read_values
@@ -110,7 +121,7 @@ class ColumnReader:
         starts = list(accumulate((len(chunk) for chunk in chunks[:-1]), initial=0))
         chunks = self._fill(name, chunks, starts)
         # One of several files may have categories where another one has their values.
-        chunks = [self._decode(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
+        chunks = [_stored(self._decode(name, chunk, start)) for chunk, start in zip(chunks, starts, strict=True)]
         what = describe_type(chunks[0].type) if what == CODES else what
         if what == OBJECTS:
             kind = chunks[0].type
@@ -305,9 +316,15 @@ def require_type(name: str, kind: Any, where: str) -> str:
 
 
 def _stored(chunk: Any) -> Any:
+    """Return an array of the type in which a field takes values, over the same memory."""
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
-    return chunk
+    kind = numbers_of_type(chunk.type)
+    if kind == chunk.type:
+        return chunk
+    valid, contents = chunk.buffers()
+    inner = pyarrow.Array.from_buffers(kind.value_type, (chunk.offset + len(chunk)) * kind.list_size, [None, contents])
+    return pyarrow.Array.from_buffers(kind, len(chunk), [valid], offset=chunk.offset, children=[inner])
 
 
 def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:

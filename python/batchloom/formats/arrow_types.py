@@ -18,7 +18,7 @@ NUMBERS, BITS, TIMES, CODES, OBJECTS, ROWS, LISTS = "numbers", "bits", "times", 
 
 STRINGS = (types.is_string, types.is_large_string, types.is_string_view)
 BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view)
-TEXTS = (*STRINGS, *BYTES, types.is_fixed_size_binary)
+TEXTS = (*STRINGS, *BYTES)
 _TIMES = (types.is_timestamp, types.is_duration, types.is_date, types.is_time)
 _LISTS = (types.is_list, types.is_large_list)
 
@@ -46,7 +46,7 @@ def describe_type(kind: Any) -> str | None:
     """Return what a field makes of a type; ``None`` for a type that makes no tensor."""
     if list(getattr(kind, "permutation", None) or []) != sorted(getattr(kind, "permutation", None) or []):
         return None  # a tensor whose dimensions are stored in another order
-    kind = storage_of(kind)
+    kind = numbers_of_type(kind)
     if types.is_boolean(kind):
         return BITS
     if types.is_integer(kind) or types.is_floating(kind):
@@ -54,7 +54,9 @@ def describe_type(kind: Any) -> str | None:
     if any(check(kind) for check in _TIMES):
         return TIMES
     if types.is_dictionary(kind):
-        return CODES if describe_type(kind.value_type) in (NUMBERS, BITS, TIMES, OBJECTS) else None
+        inner = describe_type(kind.value_type)
+        is_bytes = types.is_fixed_size_binary(kind.value_type)
+        return CODES if inner in (NUMBERS, BITS, TIMES, OBJECTS) or is_bytes else None
     if any(check(kind) for check in TEXTS) or holds_file(kind):
         return OBJECTS
     if types.is_fixed_size_list(kind):
@@ -70,6 +72,12 @@ def storage_of(kind: Any) -> Any:
     while isinstance(kind, pyarrow.BaseExtensionType):
         kind = kind.storage_type
     return kind
+
+
+def numbers_of_type(kind: Any) -> Any:
+    """Return the type in which a field takes values: bytes of one size are rows, as in pages of Parquet."""
+    kind = storage_of(kind)
+    return pyarrow.list_(pyarrow.uint8(), kind.byte_width) if types.is_fixed_size_binary(kind) else kind
 
 
 def fixed_shape(field: Any) -> tuple[int, ...] | None:

@@ -9,6 +9,7 @@ import numpy
 import polars
 import pyarrow
 import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from batchloom.formats.arrow_memory import Memory
 from hypothesis import given
@@ -489,3 +490,22 @@ def test_views_of_lists_are_refused_by_name(tmp_path):
     with refused(bl.DTypeError, "'m'", str(tmp_path / "a.arrow")):
         bl.open(tmp_path / "a.arrow")
     assert [int(sample["n"]) for sample in bl.open(tmp_path / "a.arrow", columns=["n"])] == [1, 2]
+
+
+@pytest.mark.parametrize("beside", [["k"], ["k", "text"], ["k", "lists"], ["k", "codes"]])
+@pytest.mark.parametrize("form", ["a.arrow", "zstd.arrow", "a.parquet", "brotli.parquet"])
+def test_bytes_of_one_size_are_rows(form, beside, tmp_path):
+    """They are rows of uint8, whichever columns are beside them; a function gets bytes."""
+    values = [b"abcd", b"efgh", b"ijkl"]
+    column = pyarrow.array(values, pyarrow.binary(4))
+    kinds = {"k": column, "text": ["a", "b", "c"], "lists": [[1], [2, 3], []], "codes": column.dictionary_encode()}
+    whole, path = pyarrow.table(kinds).slice(1), tmp_path / form
+    if form.endswith("parquet"):
+        pyarrow.parquet.write_table(whole, path, compression="brotli" if form.startswith("brotli") else "snappy")
+    else:
+        write(path, [whole], compression="zstd" if form.startswith("zstd") else None)
+    for window in [{}] if form in ("a.arrow", "brotli.parquet") else [{}, {"chunks_open": 2}]:
+        found = bl.open(path, columns=beside, **window)
+        rows = [numpy.asarray(batch["k"]) for batch in bl.DataLoader(found, 1)]
+        assert [(row.dtype, row.tobytes()) for row in rows] == [(numpy.uint8, value) for value in values[1:]]
+    assert [row["k"] for row in bl.open(path, fn=dict, columns=beside)] == values[1:]
