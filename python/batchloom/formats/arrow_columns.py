@@ -31,6 +31,7 @@ from batchloom.formats.arrow_types import (
     TIMES,
     describe_type,
     fixed_shape,
+    has_list_views,
     is_list,
     numbers_of_type,
 )
@@ -115,11 +116,14 @@ class ColumnReader:
         name = field.name
         what: str | None = require_type(name, field.type, self._places.first)
         shape = fixed_shape(field)
-        chunks = [_stored(chunk) for chunk in chunks if len(chunk)]
+        chunks = [chunk for chunk in chunks if len(chunk)]
         if not chunks:
             raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
         starts = list(accumulate((len(chunk) for chunk in chunks[:-1]), initial=0))
-        chunks = self._fill(name, chunks, starts)
+        for chunk, start in zip(chunks, starts, strict=True):
+            if has_list_views(chunk.type):
+                self._require_sound(name, chunk, start)
+        chunks = self._fill(name, [_stored(chunk) for chunk in chunks], starts)
         # One of several files may have categories where another one has their values.
         chunks = [_stored(self._decode(name, chunk, start)) for chunk, start in zip(chunks, starts, strict=True)]
         what = describe_type(chunks[0].type) if what == CODES else what
@@ -316,15 +320,27 @@ def require_type(name: str, kind: Any, where: str) -> str:
 
 
 def _stored(chunk: Any) -> Any:
-    """Return an array of the type in which a field takes values, over the same memory."""
+    """Return an array of the type in which a field takes values: over the same memory, unless it has views of lists."""
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
     kind = numbers_of_type(chunk.type)
     if kind == chunk.type:
         return chunk
+    if is_list(kind):
+        return _copy_views(chunk, kind)
     valid, contents = chunk.buffers()
     inner = pyarrow.Array.from_buffers(kind.value_type, (chunk.offset + len(chunk)) * kind.list_size, [None, contents])
     return pyarrow.Array.from_buffers(kind, len(chunk), [valid], offset=chunk.offset, children=[inner])
+
+
+def _copy_views(chunk: Any, kind: Any) -> Any:
+    """Return views of lists as lists, one after the other; a cast of pyarrow 26 takes other elements for them."""
+    sizes = numbers_of(chunk.sizes).copy()
+    sizes[find_nulls(chunk)] = 0
+    is_large = pyarrow.types.is_large_list(kind)
+    offsets = pyarrow.array(numpy.append(0, numpy.cumsum(sizes)), pyarrow.int64() if is_large else pyarrow.int32())
+    make = pyarrow.LargeListArray if is_large else pyarrow.ListArray
+    return make.from_arrays(offsets, chunk.flatten(), mask=chunk.is_null() if chunk.null_count else None)
 
 
 def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:

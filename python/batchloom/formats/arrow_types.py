@@ -75,9 +75,20 @@ def storage_of(kind: Any) -> Any:
 
 
 def numbers_of_type(kind: Any) -> Any:
-    """Return the type in which a field takes values: bytes of one size are rows, as in pages of Parquet."""
+    """Return the type in which a field takes values: bytes of one size are rows, views of lists are lists."""
     kind = storage_of(kind)
+    if types.is_list_view(kind):
+        return pyarrow.list_(kind.value_type)
+    if types.is_large_list_view(kind):
+        return pyarrow.large_list(kind.value_type)
     return pyarrow.list_(pyarrow.uint8(), kind.byte_width) if types.is_fixed_size_binary(kind) else kind
+
+
+def has_list_views(kind: Any) -> bool:
+    """Return whether values of a type, or what is in them, are views of lists."""
+    kind = storage_of(kind)
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return types.is_list_view(kind) or types.is_large_list_view(kind) or any(map(has_list_views, inner))
 
 
 def fixed_shape(field: Any) -> tuple[int, ...] | None:
@@ -99,7 +110,7 @@ def are_same(first: Any, other: Any) -> bool:
     """Return whether two types hold the same values."""
     if first == other:
         return True
-    first, other = storage_of(first), storage_of(other)
+    first, other = (numbers_of_type(kind) if has_list_views(kind) else storage_of(kind) for kind in (first, other))
     if is_list(first) and is_list(other):
         return are_same(first.value_type, other.value_type)
     if types.is_fixed_size_list(first) and types.is_fixed_size_list(other):

@@ -483,13 +483,34 @@ def test_a_damaged_file_opens_or_is_a_typed_error(form, codec, tmp_path_factory,
     assert batches
 
 
-def test_views_of_lists_are_refused_by_name(tmp_path):
-    table = pyarrow.table({"m": pyarrow.array([[1], [2, 3]], pyarrow.list_view(pyarrow.int32())), "n": [1, 2]})
-    with pyarrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    with refused(bl.DTypeError, "'m'", str(tmp_path / "a.arrow")):
-        bl.open(tmp_path / "a.arrow")
-    assert [int(sample["n"]) for sample in bl.open(tmp_path / "a.arrow", columns=["n"])] == [1, 2]
+VIEWS = {
+    "x": pyarrow.ListViewArray.from_arrays([2, 0, 1, 1], [2, 2, 0, 1], pyarrow.array([1, 2, 3, 4])),
+    "nested": pyarrow.array(
+        [[[1, 2]], [], [[3], [4]], [[5]]], pyarrow.large_list_view(pyarrow.list_view(pyarrow.int16()))
+    ),
+    "absent": pyarrow.array([[7, 8], None, [], [9]], pyarrow.list_view(pyarrow.int64())),
+    "text": ["a", "b", "c", "d"],
+    "texts": pyarrow.array([["a"], [], ["b", "c"], []], pyarrow.list_view(pyarrow.string())),
+}
+
+
+@pytest.mark.parametrize("columns", [["x"], ["nested"], ["x", "text"], ["texts"]])
+@pytest.mark.parametrize("form", ["a.arrow", "zstd.arrow", "a.parquet", "brotli.parquet"])
+def test_views_of_lists_are_lists(form, columns, tmp_path):
+    whole, path = pyarrow.table(VIEWS), tmp_path / form
+    if form.endswith("parquet"):
+        pyarrow.parquet.write_table(whole, path, compression="brotli" if form.startswith("brotli") else "snappy")
+    else:
+        write(path, [whole], compression="zstd" if form.startswith("zstd") else None)
+    expected = whole.select(columns).slice(1).to_pylist()
+    if form == "zstd.arrow" and columns == ["nested"]:
+        with refused(bl.DTypeError, "'nested'", "lists of lists"):
+            bl.open(path, columns=columns)
+        return
+    loaded = bl.DataLoader(bl.open(path, columns=columns).select([1, 2, 3]), 1)
+    assert [{name: plain(batch[name][0]) for name in columns} for batch in loaded] == expected
+    (row,) = bl.open(path, columns=["absent"], nulls={"absent": []}, kind="sequences").select([0])
+    assert row["absent"].tolist() == [7, 8]
 
 
 @pytest.mark.parametrize("beside", [["k"], ["k", "text"], ["k", "lists"], ["k", "codes"]])
