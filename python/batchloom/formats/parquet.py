@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import batchloom._native as _native
@@ -103,7 +104,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     beyond = [name for name in options.more if name != "sizes" or not isinstance(sizes, Mapping)]
     if beyond:
         return read_whole(files, used, options, f"{beyond[0]} needs all rows in memory")
-    chosen = dict(_leave_out_attention(opened, columns, chosen, files[0]))
+    chosen = dict(_leave_out_attention(opened, columns, chosen, files))
     if not are_numbers:
         try:
             lengths = _read_lengths(opened, columns, chosen, options, kind)
@@ -238,7 +239,10 @@ def _require_nulls(options: OpenOptions, columns: Mapping[str, ColumnOfFile], us
 
 
 def _leave_out_attention(
-    opened: _native.ParquetFiles, columns: Mapping[str, ColumnOfFile], chosen: Mapping[str, ChosenColumn], where: str
+    opened: _native.ParquetFiles,
+    columns: Mapping[str, ColumnOfFile],
+    chosen: Mapping[str, ChosenColumn],
+    files: Sequence[str],
 ) -> Mapping[str, ChosenColumn]:
     """Return fields without an attention mask of ones, which batches have anyway, with a warning.
 
@@ -249,16 +253,36 @@ def _leave_out_attention(
     if mask is None or mask.joined or columns[mask.name].word != LIST or len(chosen) == 1:
         return chosen
     if not opened.is_always(mask.name, 1):
+        if not _have_statistics(files, mask.name):
+            raise DataError(
+                f"column {ATTENTION!r} of {files[0]} has no statistics, by which it is known to be all ones; expected "
+                "columns= without it, for sequences without padding, or files that are written with statistics"
+            )
         raise DataError(
-            f"column {ATTENTION!r} of {where} is not all ones, as far as the footer says; expected columns= without "
+            f"column {ATTENTION!r} of {files[0]} is not all ones, as far as the footer says; expected columns= without "
             "it, for sequences without padding: bl.SequenceDataset takes padded ones with their mask"
         )
     warnings.warn(
-        f"column {ATTENTION!r} of {where} is all ones and is left out, as batches have such a mask anyway; "
+        f"column {ATTENTION!r} of {files[0]} is all ones and is left out, as batches have such a mask anyway; "
         "columns= without it says the same",
         stacklevel=caller(),
     )
     return {name: column for name, column in chosen.items() if name != ATTENTION}
+
+
+def _have_statistics(files: Sequence[str], name: str) -> bool:
+    """Return whether footers have the least and the greatest value of a column of lists in every row group with rows.
+
+    They are taken to have them where pyarrow, which reads footers, is not installed.
+
+    Raises:
+        DataError: A footer cannot be read.
+    """
+    if find_spec("pyarrow") is None:
+        return True
+    from batchloom.formats.row_groups import open_groups
+
+    return all(open_groups(file).has_bounds(name) for file in files)
 
 
 def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reason: str) -> Dataset[Any]:
