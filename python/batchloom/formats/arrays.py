@@ -58,7 +58,10 @@ def open_arrays(
         for name, array in found.items():
             require_rows(file, name, array)
     if options.kind != WINDOWS:  # whose steps have times
-        held = [{name: decode_times(array) for name, array in found.items()} for found in held]
+        held = [
+            {name: decode_times(file, name, array) for name, array in found.items()}
+            for file, found in zip(files, held, strict=True)
+        ]
     joined = join_files(files, held)
     data = joined[ALONE] if is_alone else {name: gather(column, joined, name) for name, column in columns.items()}
     places = Places(files, [len(next(iter(found.values()))) for found in held])
@@ -129,11 +132,25 @@ def fill_column(column: Any, array: Any) -> None:
         start += len(chunk)
 
 
-def decode_times(array: Any) -> Any:
-    """Return datetimes and durations as int64 in nanoseconds: a view where they are stored so."""
+def decode_times(file: str, name: str, array: Any) -> Any:
+    """Return datetimes and durations as int64 in nanoseconds: a view where they are stored so.
+
+    Times of other units are read for it. Of those in nanoseconds nothing is read, and NaT is the least int64.
+
+    Raises:
+        DataError: A time that was read is NaT.
+    """
     if array.dtype.kind not in "mM":
         return array
-    return array.astype(f"{array.dtype.kind}8[ns]", copy=False).view(numpy.int64)
+    found = array.astype(f"{array.dtype.kind}8[ns]", copy=False)
+    if found is not array and (absent := numpy.isnat(found)).any():
+        row = int(numpy.argwhere(absent)[0][0])
+        raise DataError(f"{_label(name)} of {file} is NaT in row {row}; expected a time everywhere: fill or drop nulls")
+    return found.view(numpy.int64)
+
+
+def _label(name: str) -> str:
+    return f"array {name!r}" if name else "the array"
 
 
 def require_rows(file: str, name: str, array: Any) -> None:
@@ -143,7 +160,7 @@ def require_rows(file: str, name: str, array: Any) -> None:
         DataError: It is a scalar.
         DTypeError: It holds objects.
     """
-    label = f"array {name!r}" if name else "the array"
+    label = _label(name)
     if not array.ndim:
         raise DataError(f"{label} of {file} is a scalar; expected an array whose first dimension counts the samples")
     if array.dtype.kind == "O":

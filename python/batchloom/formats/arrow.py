@@ -13,18 +13,21 @@ from typing import Any
 
 from batchloom.dataset.base import Dataset
 from batchloom.formats.arrow_tables import map_whole, open_tables, read_table, refuse_chunk_options, require_pyarrow
+from batchloom.formats.items import FileReader
 from batchloom.formats.options import OpenOptions
 
 
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     """Return the dataset of files, with a field for each column."""
     require_pyarrow(files[0])
-    from batchloom.formats.arrow_chunks import is_compressed, open_compressed
+    from batchloom.formats.arrow_batches import is_compressed
+    from batchloom.formats.arrow_chunks import open_compressed
 
+    sources = [FileReader([file]) for file in files]
     memories = [map_whole(file) for file in files]
     compressed = [is_compressed(file, memory) for file, memory in zip(files, memories, strict=True)]
     if any(compressed):
-        return open_compressed(files, memories, options)
+        return open_compressed(files, sources, memories, options)
     if options.fn is not None:
         from batchloom.formats.arrow_rows import open_mapped_rows
 

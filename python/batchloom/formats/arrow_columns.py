@@ -22,7 +22,19 @@ from batchloom.dataset.map.source import describe_error
 from batchloom.dataset.object_field import LazyObjects
 from batchloom.errors import DataError, DTypeError
 from batchloom.formats.arrow_memory import ListOffsets, Memory, numbers_of
-from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, ROWS, TIMES, describe_type, fixed_shape, is_list
+from batchloom.formats.arrow_types import (
+    BITS,
+    CODES,
+    LISTS,
+    OBJECTS,
+    ROWS,
+    TIMES,
+    describe_type,
+    fixed_shape,
+    has_list_views,
+    is_list,
+    numbers_of_type,
+)
 from batchloom.formats.lists import Lists, Shaped
 from batchloom.formats.places import Places
 from batchloom.formats.plain_values import read_values
@@ -80,10 +92,14 @@ class ColumnReader:
         memory: The memory that columns lie in.
         nulls: Values in place of nulls, by column.
         places: The files that rows lie in, for messages.
+        shown: ``True`` for each row that is shown, where rows are hidden: what a hidden row holds in place of a null
+            is up to the file. ``None`` where all are shown.
     """
 
-    def __init__(self, memory: Memory, nulls: Mapping[str, Any] | None, places: Places) -> None:
-        self._memory, self._nulls, self._places = memory, nulls or {}, places
+    def __init__(
+        self, memory: Memory, nulls: Mapping[str, Any] | None, places: Places, shown: Array | None = None
+    ) -> None:
+        self._memory, self._nulls, self._places, self._shown = memory, nulls or {}, places, shown
         self._sound = SoundArrays()
 
     def read(self, field: Any, chunks: Sequence[Any]) -> Any:
@@ -100,13 +116,16 @@ class ColumnReader:
         name = field.name
         what: str | None = require_type(name, field.type, self._places.first)
         shape = fixed_shape(field)
-        chunks = [_stored(chunk) for chunk in chunks if len(chunk)]
+        chunks = [chunk for chunk in chunks if len(chunk)]
         if not chunks:
             raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
         starts = list(accumulate((len(chunk) for chunk in chunks[:-1]), initial=0))
-        chunks = self._fill(name, chunks, starts)
+        for chunk, start in zip(chunks, starts, strict=True):
+            if has_list_views(chunk.type):
+                self._require_sound(name, chunk, start)
+        chunks = self._fill(name, [_stored(chunk) for chunk in chunks], starts)
         # One of several files may have categories where another one has their values.
-        chunks = [self._decode(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
+        chunks = [_stored(self._decode(name, chunk, start)) for chunk, start in zip(chunks, starts, strict=True)]
         what = describe_type(chunks[0].type) if what == CODES else what
         if what == OBJECTS:
             kind = chunks[0].type
@@ -115,11 +134,13 @@ class ColumnReader:
             return ArrowObjects(column, self._memory.maps, name, self._places)
         if what == LISTS and shape is None:
             return self._lists(name, chunks, starts, starts)
+        if what == LISTS:
+            chunks = _fill_hidden(name, chunks)
         rows = [self._rows(name, chunk, start) for chunk, start in zip(chunks, starts, strict=True)]
         return self._memory.join(rows if shape is None else [self._shape(name, each, shape) for each in rows])
 
     def _fill(self, name: str, chunks: list[Any], starts: list[int]) -> list[Any]:
-        """Return chunks without nulls; ``starts`` has the number of the first row of each.
+        """Return chunks without nulls in rows that are shown; ``starts`` has the number of the first row of each.
 
         Raises:
             DataError: There is one, and no value for it.
@@ -133,9 +154,16 @@ class ColumnReader:
                 self._fill_rows(name, chunk, start, value) if chunk.null_count else chunk
                 for chunk, start in zip(chunks, starts, strict=True)
             ]
-        chunk, start = next(each for each in zip(chunks, starts, strict=True) if each[0].null_count)
-        row = start + chunk.is_null().index(pyarrow.scalar(True)).as_py()
-        raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
+        for chunk, start in zip(chunks, starts, strict=True):
+            row = self._find_shown(start + find_nulls(chunk))
+            if row is not None:
+                raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
+        return chunks
+
+    def _find_shown(self, rows: Array) -> int | None:
+        """Return the first of some rows that is shown; ``None`` if all of them are hidden."""
+        shown = rows if self._shown is None else rows[self._shown[rows]]
+        return int(shown[0]) if len(shown) else None
 
     def _fill_rows(self, name: str, chunk: Any, start: int, value: Any) -> Any:
         """Return rows with a value in place of nulls; ``start`` is the number of the first row."""
@@ -160,9 +188,10 @@ class ColumnReader:
         if what in (ROWS, LISTS):
             if what == LISTS:
                 self._require_one_length(name, chunk, start)
-            inner = chunk.flatten()
+            # Rows that are null take as many elements as the others.
+            inner = chunk.flatten() if what == LISTS else _elements_of(chunk)
             width = len(inner) // max(len(chunk), 1)
-            self._require_filled(name, inner, lambda place: start + place // max(width, 1))
+            self._require_filled(name, inner, lambda places: start + places // max(width, 1))
             inner = self._fill_inner(name, inner)
             below = self._rows(name, inner, 0)
             return below.reshape(len(chunk), width, *below.shape[1:])
@@ -198,7 +227,7 @@ class ColumnReader:
         for number, (chunk, start) in enumerate(zip(chunks, starts, strict=True)):
             first = int(offsets.firsts[number])
             values = _stored(chunk.values).slice(first, int(offsets.lasts[number]) - first)
-            self._require_filled(name, values, partial(_find_row, offsets, number, start))
+            self._require_filled(name, values, partial(_find_rows, offsets, number, start))
             inner.append(self._fill_inner(name, values))
         ends = offsets.join()
         if describe_type(inner[0].type) != LISTS:
@@ -210,8 +239,8 @@ class ColumnReader:
             )
         return _shape_of_lists(name, below, ends, self._places)
 
-    def _require_filled(self, name: str, values: Any, row_of: Callable[[int], int]) -> None:
-        """Refuse nulls in lists that no value stands for.
+    def _require_filled(self, name: str, values: Any, rows_of: Callable[[Array], Array]) -> None:
+        """Refuse nulls in lists that no value stands for, in rows that are shown.
 
         Raises:
             DataError: There is one.
@@ -219,20 +248,22 @@ class ColumnReader:
         is_number = describe_type(values.type) not in (LISTS, ROWS)
         if not values.null_count or (is_number and name in self._nulls and self._nulls[name] != []):
             return
-        row = row_of(values.is_null().index(pyarrow.scalar(True)).as_py())
-        raise self._make_null_error(name, row, "0", "inside of a list ")
+        row = self._find_shown(rows_of(find_nulls(values)))
+        if row is not None:
+            raise self._make_null_error(name, row, "0", "inside of a list ")
 
     def _fill_inner(self, name: str, values: Any) -> Any:
         """Return values in lists with a number in place of nulls."""
         values = _stored(values)
-        return _fill_nulls(name, values, self._nulls[name]) if values.null_count else values
+        value = self._nulls.get(name, [])
+        return _fill_nulls(name, values, value) if values.null_count and value != [] else values
 
     def _decode(self, name: str, chunk: Any, start: int) -> Any:
         """Return the values of categories, and any other array as it is; ``start`` is the number of its first row."""
         if not pyarrow.types.is_dictionary(chunk.type):
             return chunk
         self._require_sound(name, chunk, start)
-        return chunk.dictionary_decode()
+        return pyarrow.DictionaryArray.from_arrays(chunk.indices, _without_views(chunk.dictionary)).dictionary_decode()
 
     def _cast(self, name: str, chunk: Any, start: int, kind: Any) -> Any:
         """Return an array in a type that is like its own; ``start`` is the number of its first row."""
@@ -289,9 +320,27 @@ def require_type(name: str, kind: Any, where: str) -> str:
 
 
 def _stored(chunk: Any) -> Any:
+    """Return an array of the type in which a field takes values: over the same memory, unless it has views of lists."""
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
-    return chunk
+    kind = numbers_of_type(chunk.type)
+    if kind == chunk.type:
+        return chunk
+    if is_list(kind):
+        return _copy_views(chunk, kind)
+    valid, contents = chunk.buffers()
+    inner = pyarrow.Array.from_buffers(kind.value_type, (chunk.offset + len(chunk)) * kind.list_size, [None, contents])
+    return pyarrow.Array.from_buffers(kind, len(chunk), [valid], offset=chunk.offset, children=[inner])
+
+
+def _copy_views(chunk: Any, kind: Any) -> Any:
+    """Return views of lists as lists, one after the other; a cast of pyarrow 26 takes other elements for them."""
+    sizes = numbers_of(chunk.sizes).copy()
+    sizes[find_nulls(chunk)] = 0
+    is_large = pyarrow.types.is_large_list(kind)
+    offsets = pyarrow.array(numpy.append(0, numpy.cumsum(sizes)), pyarrow.int64() if is_large else pyarrow.int32())
+    make = pyarrow.LargeListArray if is_large else pyarrow.ListArray
+    return make.from_arrays(offsets, chunk.flatten(), mask=chunk.is_null() if chunk.null_count else None)
 
 
 def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
@@ -301,11 +350,22 @@ def _fill_nulls(name: str, chunk: Any, value: Any) -> Any:
         DTypeError: The type does not hold the value.
     """
     try:
-        return pyarrow.compute.coalesce(chunk, pyarrow.scalar(value, chunk.type))
+        chunk = _without_views(chunk)
+        stands = value if isinstance(value, pyarrow.Scalar) else pyarrow.scalar(value, chunk.type)
+        return pyarrow.compute.coalesce(chunk, stands)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DTypeError(
             f"nulls has {value!r} for column {name!r}, which holds {chunk.type}; expected such a value: {error}"
         ) from None
+
+
+def _without_views(array: Any) -> Any:
+    """Return texts or bytes that lie one after the other, of views, with which pyarrow does not compute."""
+    if pyarrow.types.is_string_view(array.type):
+        return array.cast(pyarrow.large_string())
+    if pyarrow.types.is_binary_view(array.type):
+        return array.cast(pyarrow.large_binary())
+    return array
 
 
 def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:
@@ -327,9 +387,30 @@ def _count_nanoseconds(name: str, chunk: Any, places: Places) -> Any:
         raise DataError(f"column {name!r} of {places.first} has a time that no nanoseconds count: {error}") from None
 
 
-def _find_row(offsets: ListOffsets, chunk: int, start: int, place: int) -> int:
-    """Return the row that has an element of a chunk, which begins at a row."""
-    return start + offsets.find_list(chunk, place)
+def find_nulls(array: Any) -> Array:
+    """Return the places of the nulls of an array of Arrow."""
+    if not array.null_count:
+        return numpy.zeros(0, numpy.int64)
+    return numpy.flatnonzero(numbers_of(array.is_null()))
+
+
+def _elements_of(chunk: Any) -> Any:
+    """Return the elements of lists of one size, those of null rows included."""
+    width = chunk.type.list_size
+    return chunk.values.slice(chunk.offset * width, len(chunk) * width)
+
+
+def _fill_hidden(name: str, chunks: list[Any]) -> list[Any]:
+    """Return lists that are to have one shape, with one of them in place of nulls, which are in hidden rows."""
+    found = next((chunk.drop_null() for chunk in chunks if chunk.null_count < len(chunk)), None)
+    if found is None:
+        return chunks
+    return [_fill_nulls(name, chunk, found[0]) if chunk.null_count else chunk for chunk in chunks]
+
+
+def _find_rows(offsets: ListOffsets, chunk: int, start: int, places: Array) -> Array:
+    """Return the rows that have elements of a chunk, which begins at a row."""
+    return start + offsets.find_lists(chunk, places)
 
 
 def _shape_of_lists(name: str, below: Lists, ends: Array, places: Places) -> Shaped:

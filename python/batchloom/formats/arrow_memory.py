@@ -100,9 +100,9 @@ class ListOffsets:
         numpy.cumsum(self.lengths, out=ends[1:])
         return ends
 
-    def find_list(self, chunk: int, place: int) -> int:
-        """Return the list of an array that has an element, counted from the first element of the array."""
-        return int(numpy.searchsorted(self._parts[chunk] - self.firsts[chunk], place, side="right")) - 1
+    def find_lists(self, chunk: int, places: Array) -> Array:
+        """Return the lists of an array that have some elements, counted from the first element of the array."""
+        return numpy.searchsorted(self._parts[chunk] - self.firsts[chunk], places, side="right") - 1
 
 
 def numbers_of(array: Any) -> Array:

@@ -22,7 +22,7 @@ from batchloom.formats.several import require_same_names
 Array = numpy.ndarray[Any, Any]
 
 # The bytes at the beginning of a file; a stream does not have them.
-MAGIC, FILE_HEADER = b"ARROW1", 8
+MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
@@ -110,22 +110,37 @@ def hold_table(path: str, table: Any) -> MappedTable:
 
 
 def flatten_table(table: Any) -> Any:
-    """Return a table with columns of structs by dotted names."""
+    """Return a table with columns of structs by dotted names; a struct that is a file stays."""
     import pyarrow
 
-    while any(pyarrow.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
+    while any(_has_parts(field.type) for field in table.schema):
+        pairs = zip(table.schema, table.columns, strict=True)
+        parts = [column.flatten() if _has_parts(field.type) else [column] for field, column in pairs]
+        schema = _flatten_once(table.schema)
+        table = pyarrow.Table.from_arrays([part for column in parts for part in column], schema=schema)
     return table
 
 
 def flatten_schema(schema: Any) -> Any:
-    """Return the schema of a table with columns of structs by dotted names."""
+    """Return the schema of a table with columns of structs by dotted names; a struct that is a file stays."""
+    while any(_has_parts(field.type) for field in schema):
+        schema = _flatten_once(schema)
+    return schema
+
+
+def _flatten_once(schema: Any) -> Any:
     import pyarrow
 
-    while any(pyarrow.types.is_struct(field.type) for field in schema):
-        fields = [field.flatten() if pyarrow.types.is_struct(field.type) else [field] for field in schema]
-        schema = pyarrow.schema([field for parts in fields for field in parts])
-    return schema
+    fields = [field.flatten() if _has_parts(field.type) else [field] for field in schema]
+    return pyarrow.schema([field for parts in fields for field in parts])
+
+
+def _has_parts(kind: Any) -> bool:
+    """Return whether a type is a struct with columns of their own."""
+    import pyarrow
+    from batchloom.formats.arrow_types import holds_file
+
+    return pyarrow.types.is_struct(kind) and not holds_file(kind)
 
 
 def open_reader(memory: Array) -> Any:
@@ -143,8 +158,14 @@ def make_damaged_error(path: str, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read: {reason}; expected a whole file of Arrow IPC")
 
 
-def open_tables(tables: Sequence[MappedTable], options: OpenOptions, usual: str | None = None) -> Dataset[Any]:
+def open_tables(tables: Sequence[MappedTable], options: OpenOptions, shown: Array | None = None) -> Dataset[Any]:
     """Return the dataset of tables, one after the other.
+
+    Args:
+        tables: The tables.
+        options: The options.
+        shown: ``True`` for each row that a selection of the dataset keeps, which alone has to have values; ``None`` for
+            all.
 
     Raises:
         ArgumentError: A column does not exist.
@@ -161,17 +182,21 @@ def open_tables(tables: Sequence[MappedTable], options: OpenOptions, usual: str 
         require_same_columns(*schemas, wanted, takes_all=options.columns is None)
     if options.kind == WINDOWS:
         return dataset_of(_frame(tables, wanted), options, places)
-    return dataset_of(read_fields(tables, chosen, options, places), options, places, usual)
+    return dataset_of(read_fields(tables, chosen, options, places, shown), options, places)
 
 
 def read_fields(
-    tables: Sequence[MappedTable], chosen: Mapping[str, ChosenColumn], options: OpenOptions, places: Places
+    tables: Sequence[MappedTable],
+    chosen: Mapping[str, ChosenColumn],
+    options: OpenOptions,
+    places: Places,
+    shown: Array | None,
 ) -> dict[str, Any]:
-    """Return the fields of tables, each over all of them."""
+    """Return the fields of tables, each over all of them; ``shown`` is as :class:`ColumnReader` has it."""
     from batchloom.formats.arrow_columns import ColumnReader
     from batchloom.formats.arrow_memory import Memory
 
-    reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places)
+    reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places, shown)
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for column in chosen.values() for name in column.names):
         chunks = [chunk for each in tables for chunk in each.table.column(name).chunks]

@@ -65,6 +65,7 @@ def _read_field(name: str, entry: Any, options: OpenOptions) -> tuple[Places, An
             raise ArgumentError(f"field {name!r} is in {file}, which holds records; expected one array")
         require_rows(file, name, held[ALONE])
     if options.kind != WINDOWS:  # whose steps have times
-        arrays = [{ALONE: decode_times(held[ALONE])} for held in arrays]
+        times = zip(found.files, arrays, strict=True)
+        arrays = [{ALONE: decode_times(file, name, held[ALONE])} for file, held in times]
     joined = join_files(found.files, arrays)[ALONE]
     return Places(found.files, [len(held[ALONE]) for held in arrays]), joined

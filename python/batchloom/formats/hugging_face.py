@@ -144,8 +144,11 @@ def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: Op
     """Return the dataset of tables, or of some of their rows."""
     if indices is not None and options.kind in OF_OTHER_SAMPLES:
         tables, indices = [_take_rows(tables, indices)], None
-    dataset = _widen(open_tables(tables, options))
-    return dataset if indices is None else dataset.select(indices)
+    if indices is None:
+        return _widen(open_tables(tables, options))
+    shown = numpy.zeros(sum(each.table.num_rows for each in tables), numpy.bool_)
+    shown[indices] = True
+    return _widen(open_tables(tables, options, shown)).select(indices)
 
 
 def _take_rows(tables: Sequence[MappedTable], indices: Array) -> MappedTable:

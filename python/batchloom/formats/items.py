@@ -59,7 +59,7 @@ class FileReader:
         try:
             descriptor = self._descriptor(file)
             try:
-                found, stamp = os.pread(descriptor, count, start), _read_stamp(os.fstat(descriptor))
+                found, stamp = _read_bytes(descriptor, start, count), _read_stamp(os.fstat(descriptor))
             finally:
                 if self._opened.get((os.getpid(), file)) != descriptor:
                     os.close(descriptor)
@@ -70,6 +70,10 @@ class FileReader:
         if len(found) != count:
             raise DataError(f"{path} ends before byte {start + count}; expected it as it was when it was opened")
         return found
+
+    def size(self, file: int) -> int:
+        """Return the bytes of a file when its places were found."""
+        return self._stamps[file][0]
 
     def _descriptor(self, file: int) -> int:
         """Return a descriptor of a file: one that is kept, or one for this call alone."""
@@ -86,6 +90,14 @@ class FileReader:
         for (process, _), descriptor in self._opened.items():
             if process == os.getpid():
                 os.close(descriptor)
+
+
+def _read_bytes(descriptor: int, start: int, count: int) -> bytes:
+    """Return bytes of a file, up to its end; the system returns 2 GiB at most in a call."""
+    found = os.pread(descriptor, count, start)
+    while len(found) < count and (more := os.pread(descriptor, count - len(found), start + len(found))):
+        found += more
+    return found
 
 
 def find_stamp(path: str) -> tuple[int, ...]:

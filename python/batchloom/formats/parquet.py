@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import batchloom._native as _native
@@ -33,7 +34,9 @@ from batchloom.formats.progress import ShownProgress
 from batchloom.formats.several import require_rows
 
 # Words for the samples of columns that are read by chunks.
-NUMBER, FIXED, LIST = "number", "fixed", "list"
+NUMBER, FIXED, LIST, BINARY = "number", "fixed", "list", "binary"
+# The parts of a struct that is a file, as `datasets` has images, and their words.
+FILE_PARTS = {"bytes": BINARY, "path": "text"}
 
 
 class ColumnOfFile(NamedTuple):
@@ -81,7 +84,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return open_rows(files, options)
     opened = _native.ParquetFiles(list(files))
     require_rows(sum(opened.rows()), files[0])
-    listed = [ColumnOfFile(*column) for column in opened.columns()]
+    listed = _join_files([ColumnOfFile(*column) for column in opened.columns()])
     chosen = choose_for_kind([column.name for column in listed], options, files[0])
     columns = {column.name: column for column in listed}
     if options.columns is None:
@@ -101,7 +104,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     beyond = [name for name in options.more if name != "sizes" or not isinstance(sizes, Mapping)]
     if beyond:
         return read_whole(files, used, options, f"{beyond[0]} needs all rows in memory")
-    chosen = dict(_leave_out_attention(opened, columns, chosen, files[0]))
+    chosen = dict(_leave_out_attention(opened, columns, chosen, files))
     if not are_numbers:
         try:
             lengths = _read_lengths(opened, columns, chosen, options, kind)
@@ -120,6 +123,17 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         if has_window(options) and kind == ROWS:
             return _open_groups(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
+
+
+def _join_files(columns: Sequence[ColumnOfFile]) -> list[ColumnOfFile]:
+    """Return columns, with one column of bytes in place of the contents and the path of files."""
+    words: dict[str, dict[str, str]] = {}
+    for column in columns:
+        struct, _, part = column.name.rpartition(".")
+        words.setdefault(struct, {})[part] = column.word
+    joined = {f"{name}.{part}": name for name, parts in words.items() if parts == FILE_PARTS for part in FILE_PARTS}
+    contents = [column for column in columns if column.word == BINARY or column.name not in joined]
+    return [column._replace(name=joined.get(column.name, column.name)) for column in contents]
 
 
 def _open_groups(
@@ -225,7 +239,10 @@ def _require_nulls(options: OpenOptions, columns: Mapping[str, ColumnOfFile], us
 
 
 def _leave_out_attention(
-    opened: _native.ParquetFiles, columns: Mapping[str, ColumnOfFile], chosen: Mapping[str, ChosenColumn], where: str
+    opened: _native.ParquetFiles,
+    columns: Mapping[str, ColumnOfFile],
+    chosen: Mapping[str, ChosenColumn],
+    files: Sequence[str],
 ) -> Mapping[str, ChosenColumn]:
     """Return fields without an attention mask of ones, which batches have anyway, with a warning.
 
@@ -236,16 +253,36 @@ def _leave_out_attention(
     if mask is None or mask.joined or columns[mask.name].word != LIST or len(chosen) == 1:
         return chosen
     if not opened.is_always(mask.name, 1):
+        if not _have_statistics(files, mask.name):
+            raise DataError(
+                f"column {ATTENTION!r} of {files[0]} has no statistics, by which it is known to be all ones; expected "
+                "columns= without it, for sequences without padding, or files that are written with statistics"
+            )
         raise DataError(
-            f"column {ATTENTION!r} of {where} is not all ones, as far as the footer says; expected columns= without "
+            f"column {ATTENTION!r} of {files[0]} is not all ones, as far as the footer says; expected columns= without "
             "it, for sequences without padding: bl.SequenceDataset takes padded ones with their mask"
         )
     warnings.warn(
-        f"column {ATTENTION!r} of {where} is all ones and is left out, as batches have such a mask anyway; "
+        f"column {ATTENTION!r} of {files[0]} is all ones and is left out, as batches have such a mask anyway; "
         "columns= without it says the same",
         stacklevel=caller(),
     )
     return {name: column for name, column in chosen.items() if name != ATTENTION}
+
+
+def _have_statistics(files: Sequence[str], name: str) -> bool:
+    """Return whether footers have the least and the greatest value of a column of lists in every row group with rows.
+
+    They are taken to have them where pyarrow, which reads footers, is not installed.
+
+    Raises:
+        DataError: A footer cannot be read.
+    """
+    if find_spec("pyarrow") is None:
+        return True
+    from batchloom.formats.row_groups import open_groups
+
+    return all(open_groups(file).has_bounds(name) for file in files)
 
 
 def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reason: str) -> Dataset[Any]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.map.map_dataset import MapDataset
+from batchloom.formats.arrow_columns import require_type
+from batchloom.formats.arrow_tables import flatten_schema, require_same_columns
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import open_items
 from batchloom.formats.lists import Lengths
@@ -52,6 +54,9 @@ def open_groups_of_fields(
     # The columns of structs have dotted names, and are of one type where the structs are.
     roots = list(dict.fromkeys(name if name in opened[0].schema.names else name.partition(".")[0] for name in wanted))
     require_same_files(opened, roots, takes_all=options.columns is None)
+    schema = flatten_schema(opened[0].schema)
+    for name in wanted:
+        require_type(name, schema.field(name).type, opened[0].path)
     chunks = TableChunks([file.reading(wanted) for file in opened], MakeFieldRows(chosen, options))
     _require_no_nulls(opened, chunks, wanted)
     window = {name: getattr(options, name) for name in ("chunks_open", "memory")}
@@ -66,8 +71,6 @@ def require_same_files(opened: Sequence[GroupFile], wanted: Sequence[str], *, ta
         DataError: Names differ.
         DTypeError: Types differ.
     """
-    from batchloom.formats.arrow_tables import require_same_columns
-
     first = opened[0]
     for other in opened[1:]:
         require_same_columns(first.path, first.schema, other.path, other.schema, wanted, takes_all=takes_all)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy
 from batchloom.errors import DataError
 from batchloom.formats.arrow_memory import numbers_of, offsets_of
+from batchloom.formats.arrow_types import CONTENTS, PATH, holds_file
 from batchloom.formats.sound import SoundArrays
 from pyarrow import types
 
@@ -142,6 +143,38 @@ class NullableTexts:
         return self._texts[row] if self._valid[place >> 3] >> (place & 7) & 1 else None
 
 
+class FileContents:
+    """The contents of files, which lie in an array or, by their paths, elsewhere.
+
+    Args:
+        values: Structs of contents and a path.
+        sound: Checks their rows.
+    """
+
+    def __init__(self, values: Any, sound: SoundArrays) -> None:
+        fields = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        self._contents, self._paths = read_array(fields[CONTENTS], sound), read_array(fields[PATH], sound)
+        self._valid = numbers_of(values.is_valid())
+
+    def __getitem__(self, row: int) -> bytes | None:
+        """Return the contents of a file; ``None`` for a null.
+
+        Raises:
+            DataError: There are neither contents nor a path, or the file cannot be read.
+        """
+        found: bytes | None = self._contents[row]
+        if found is not None or not self._valid[row]:
+            return found
+        path = self._paths[row]
+        if path is None:
+            raise DataError("it has neither bytes nor a path; expected one of them")
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise DataError(f"it has no bytes, and its path {path} cannot be read: {error.strerror}") from None
+
+
 _decode: Callable[[memoryview], str] = partial(str, encoding="utf-8")
 
 
@@ -202,6 +235,8 @@ def read_array(values: Any, sound: SoundArrays) -> PlainValues:
             starts = offsets_of(values, 0, len(values))
             texts = Texts(starts, memoryview(b"" if data is None else data), make)
             return NullableTexts(texts, memoryview(valid), values.offset) if values.null_count else texts
+    if holds_file(kind):
+        return FileContents(values, sound)
     if values.null_count:
         return ArrowValues(values, sound)
     if _are_numbers(kind):

@@ -15,13 +15,16 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchloom.errors import ArgumentError, DataError
-from batchloom.formats.tar_headers import has_checksum
+from batchloom.formats.tar_headers import has_checksum, is_end
 
 # The format of a folder that is read as a whole.
 FOLDER = "hugging_face"
 
 # The format of tokens beside which an index lies, and the suffixes of both files.
 PAIRED, PAIR = "megatron", (".bin", ".idx")
+
+# The suffixes of files of torch.save, which are archives as those of NumPy are.
+TORCH = (".pt", ".pth")
 
 # The bytes at the beginning of a file that tell formats apart.
 LOOKED_AT = 512
@@ -47,6 +50,8 @@ class Format:
         module: The module, with ``open_files(files, options)``, which returns a dataset.
         takes: The options that it has a use for, beside ``columns``, ``kind`` and ``format``.
         is_begun_by: Returns whether the first bytes of a file are its own; ``None`` where nothing marks them.
+        is_empty: Returns whether the first bytes are those of a file without contents, which its name alone gives away;
+            ``None`` where there is no such file.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Format:
     module: str
     takes: tuple[str, ...] = ()
     is_begun_by: Callable[[bytes], bool] | None = None
+    is_empty: Callable[[bytes], bool] | None = None
 
     def open_files(self, files: Sequence[str], options: Any) -> Any:
         """Return the dataset of files."""
@@ -97,6 +103,7 @@ FORMATS = (
         "tar",
         ("fn", "on_error"),
         has_checksum,
+        is_end,
     ),
     Format("megatron", "a corpus of Megatron", (".idx",), "megatron", ("memory",), _begins(b"MMIDIDX\x00\x00")),
     Format("tokens", "tokens", (".bin", ".tok"), "tokens", ("dtype", "header", "memory")),
@@ -130,6 +137,11 @@ def find_format(files: Sequence[str], name: str | None) -> FoundFormat:
     formats = {file: _format_of(file) for file in files}
     known = {file: found for file, found in formats.items() if found is not None}
     if not known:
+        if files[0].lower().endswith(TORCH):
+            raise DataError(
+                f"{files[0]} is named as a file of torch.save; expected files that bl.open reads, or "
+                "bl.TensorDataset over the tensors that torch.load(path, mmap=True) returns"
+            )
         raise DataError(
             f"{files[0]} is of no known format; expected {_list_suffixes()}, or format= with the name of one"
         )
@@ -187,8 +199,8 @@ def _format_of(file: str) -> Format | None:
     head = _read_head(file)
     begun = next((each for each in FORMATS if each.is_begun_by is not None and each.is_begun_by(head)), None)
     if named is None:
-        return begun
-    if named.is_begun_by is None or named.is_begun_by(head):
+        return None if file.lower().endswith(TORCH) else begun
+    if named.is_begun_by is None or named.is_begun_by(head) or (named.is_empty is not None and named.is_empty(head)):
         return named
     holds = "is empty" if not head else f"begins with {head[:8]!r}" if begun is None else f"holds {begun.title}"
     raise DataError(f"{file} is named as {named.title}, and {holds}; expected a file of {named.title}")

@@ -75,10 +75,22 @@ class GroupFile:
         group = self.footer.row_group(number)
         for place in range(group.num_columns):
             column = group.column(place)
-            counted = column.statistics if column.path_in_schema in columns else None
+            path = column.path_in_schema
+            counted = column.statistics if path in columns or path.removesuffix(".bytes") in columns else None
             if counted is not None and counted.has_null_count and counted.null_count:
                 return True
         return False
+
+    def has_bounds(self, name: str) -> bool:
+        """Return whether the footer has the least and the greatest value of a column, or of its lists, everywhere."""
+        for number, rows in enumerate(self.rows):
+            group = self.footer.row_group(number)
+            for place in range(group.num_columns if rows else 0):
+                column = group.column(place)
+                is_it = column.path_in_schema == name or column.path_in_schema.startswith(f"{name}.")
+                if is_it and (column.statistics is None or not column.statistics.has_min_max):
+                    return False
+        return True
 
     def _require_unchanged(self) -> None:
         if find_stamp(self.path) != self.stamp:

@@ -126,6 +126,8 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         )
     indices = [each for each in read_indices(files) if each.stems]
     if not indices:
+        if not any(True for file in files for _ in list_members(file)):
+            raise DataError(f"{files[0]} has no members, nor has a tar beside it; expected samples")
         raise DataError(f"{files[0]} holds no file with a stem and an extension, as 0001.jpg; expected samples")
     available = list(dict.fromkeys(name for each in indices for name in each.names))
     chosen = None if options.columns is None else choose_columns(available, options.columns, files[0])

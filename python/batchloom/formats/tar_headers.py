@@ -49,6 +49,11 @@ class Member(NamedTuple):
     size: int
 
 
+def is_end(block: bytes) -> bool:
+    """Return whether a block ends an archive: it has no byte but zeros."""
+    return len(block) == BLOCK and not any(block)
+
+
 def has_checksum(block: bytes) -> bool:
     """Return whether a block is a header: its bytes have the sum that it holds."""
     if len(block) < BLOCK:

@@ -269,3 +269,28 @@ def test_kinds_of_arrays(tmp_path):
         bl.open(tmp_path / "t.npy", kind="groups", id="query")
     with refused(bl.ArgumentError, "dict", "windows"):
         bl.open(tmp_path / "w.npz", kind="windows", input_len=4, columns={"x": "a"})
+
+
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[h]"])
+def test_times_that_are_absent_are_refused(kind, tmp_path):
+    """A time that is converted is read, and so NaT is found; nanoseconds are mapped, and not looked at."""
+    values = numpy.array([3, 4, "NaT", 5], kind)
+    numpy.save(tmp_path / "a.npy", values)
+    numpy.savez(tmp_path / "a.npz", times=values, x=numpy.arange(4))
+    for source, label in (
+        (tmp_path / "a.npy", "array"),
+        (tmp_path / "a.npz", "'times'"),
+        ({"t": tmp_path / "a.npy"}, "'t'"),
+    ):
+        with refused(bl.DataError, label, {"a.npy", "a.npz"}, "NaT", "row 2"):
+            bl.open(source)
+    numpy.save(tmp_path / "b.npy", values.astype(f"{kind[0]}8[ns]"))
+    assert bl.open(tmp_path / "b.npy")[2] == (numpy.iinfo(numpy.int64).min,)
+
+
+def test_files_of_torch_are_named(tmp_path):
+    torch.save({"x": torch.arange(3)}, tmp_path / "x.pt")
+    with refused(bl.DataError, "x.pt", "torch.save", "torch.load(path, mmap=True)", "bl.TensorDataset"):
+        bl.open(tmp_path / "x.pt")
+    numpy.save(tmp_path / "y.npy", numpy.arange(3))
+    assert len(bl.open(tmp_path)) == 3

@@ -6,8 +6,10 @@ import pickle
 
 import batchloom as bl
 import numpy
+import polars
 import pyarrow
 import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from batchloom.formats.arrow_memory import Memory
 from hypothesis import given
@@ -121,6 +123,82 @@ def test_files_of_feather(tmp_path):
     assert isinstance(bl.open(tmp_path / "b.feather"), bl.TensorDataset)
     with refused(bl.ArgumentError, "chunks_open", "b.feather"):
         bl.open(tmp_path / "b.feather", chunks_open=3)
+
+
+FRAME = polars.DataFrame(
+    {
+        "a": polars.Series(range(ROWS), dtype=polars.Int16),
+        "text": [f"text {k}, which is too long for a view" if k % 2 else "" for k in range(ROWS)],
+        "blob": [bytes([k]) * (k % 20) for k in range(ROWS)],
+        "names": [["a"] * (k % 3) for k in range(ROWS)],
+        "ids": [[k] * (k % 4) for k in range(ROWS)],
+        "pair": polars.Series([[k, k + 1] for k in range(ROWS)], dtype=polars.Array(polars.Int32, 2)),
+        "kind": polars.Series([f"kind {k % 3}" for k in range(ROWS)], dtype=polars.Categorical),
+        "part": polars.Series([f"part {k % 2}" for k in range(ROWS)], dtype=polars.Enum(["part 0", "part 1"])),
+    }
+)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd", "lz4"])
+@pytest.mark.parametrize("level", ["newest", "oldest"])
+@pytest.mark.parametrize("rows", [5, 100])
+def test_files_of_polars(compression, level, rows, tmp_path):
+    """They begin otherwise than those of pyarrow; texts are views, or texts with wide offsets."""
+    path, level = tmp_path / "a.arrow", getattr(polars.CompatLevel, level)()
+    FRAME.write_ipc(path, compression=compression, record_batch_size=rows, compat_level=level)
+    assert pyarrow.ipc.open_file(str(path)).read_all().num_rows == ROWS
+    for name in FRAME.columns:
+        found = bl.open(path, columns=[name])
+        values = [plain(batch[name][0]) for batch in bl.DataLoader(found, 1)]
+        assert values == FRAME[name].to_list(), name
+    found = bl.open(path, fn=dict)
+    assert [found[k] for k in range(ROWS)] == FRAME.to_dicts()
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd"])
+def test_values_for_nulls_of_polars(compression, tmp_path):
+    frame = polars.DataFrame({"t": ["a", None, "b" * 20], "b": [b"a", b"", None]})
+    frame.write_ipc(tmp_path / "a.arrow", compression=compression)
+    found = bl.open(tmp_path / "a.arrow", nulls={"t": "none", "b": b"none"})
+    assert [found[k]["t"] for k in range(3)] == ["a", "none", "b" * 20]
+    assert [found[k]["b"] for k in range(3)] == [b"a", b"", b"none"]
+
+
+@pytest.mark.parametrize("names", [["x", "y"], ["x", "kind"], ["text"]])
+@pytest.mark.parametrize("change", ["values", "batches", "zeros", "cut"])
+def test_a_compressed_file_that_changes_ends_the_epoch(names, change, tmp_path):
+    rows = 6000
+
+    def make(path, seed, batch):
+        values = numpy.random.default_rng(seed).random((rows, 8))
+        columns = {"x": list(values), "y": numpy.arange(rows), "text": [f"{seed} {k}" for k in range(rows)]}
+        kinds = pyarrow.array([f"kind {k % 7}" for k in range(rows)]).dictionary_encode()
+        write(path, [pyarrow.table(columns | {"kind": kinds})], batch, compression="zstd")
+        return path
+
+    path = make(tmp_path / "a.arrow", 0, 500)
+    found = bl.open(path, columns=names, chunks_open=2)
+    again = pickle.loads(pickle.dumps(found))
+    batches = iter(bl.DataLoader(found, 64, shuffle=True))
+    next(batches)
+    contents = make(tmp_path / "b.arrow", 9, 70 if change == "batches" else 500).read_bytes()
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size) if change == "zeros" else contents)
+        if change == "cut":
+            file.truncate(len(contents) // 3)
+    for epoch in (batches, bl.DataLoader(again, 64)):
+        with refused(bl.SampleError, "a.arrow", "changed"):
+            for _ in epoch:
+                pass
+
+
+def test_a_compressed_file_that_is_replaced_is_read_to_its_end(tmp_path):
+    whole = pyarrow.table({"x": numpy.arange(6000)})
+    path = write(tmp_path / "a.arrow", [whole], 500, compression="zstd")
+    batches = iter(bl.DataLoader(bl.open(path), 64))
+    seen = [*next(batches)["x"].tolist()]
+    write(tmp_path / "b.arrow", [pyarrow.table({"x": numpy.zeros(6000)})], 500, compression="zstd").rename(path)
+    assert [*seen, *(value for batch in batches for value in batch["x"].tolist())] == list(range(6000))
 
 
 def test_numbers_keep_their_memory(tmp_path):
@@ -405,10 +483,50 @@ def test_a_damaged_file_opens_or_is_a_typed_error(form, codec, tmp_path_factory,
     assert batches
 
 
-def test_views_of_lists_are_refused_by_name(tmp_path):
-    table = pyarrow.table({"m": pyarrow.array([[1], [2, 3]], pyarrow.list_view(pyarrow.int32())), "n": [1, 2]})
-    with pyarrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    with refused(bl.DTypeError, "'m'", str(tmp_path / "a.arrow")):
-        bl.open(tmp_path / "a.arrow")
-    assert [int(sample["n"]) for sample in bl.open(tmp_path / "a.arrow", columns=["n"])] == [1, 2]
+VIEWS = {
+    "x": pyarrow.ListViewArray.from_arrays([2, 0, 1, 1], [2, 2, 0, 1], pyarrow.array([1, 2, 3, 4])),
+    "nested": pyarrow.array(
+        [[[1, 2]], [], [[3], [4]], [[5]]], pyarrow.large_list_view(pyarrow.list_view(pyarrow.int16()))
+    ),
+    "absent": pyarrow.array([[7, 8], None, [], [9]], pyarrow.list_view(pyarrow.int64())),
+    "text": ["a", "b", "c", "d"],
+    "texts": pyarrow.array([["a"], [], ["b", "c"], []], pyarrow.list_view(pyarrow.string())),
+}
+
+
+@pytest.mark.parametrize("columns", [["x"], ["nested"], ["x", "text"], ["texts"]])
+@pytest.mark.parametrize("form", ["a.arrow", "zstd.arrow", "a.parquet", "brotli.parquet"])
+def test_views_of_lists_are_lists(form, columns, tmp_path):
+    whole, path = pyarrow.table(VIEWS), tmp_path / form
+    if form.endswith("parquet"):
+        pyarrow.parquet.write_table(whole, path, compression="brotli" if form.startswith("brotli") else "snappy")
+    else:
+        write(path, [whole], compression="zstd" if form.startswith("zstd") else None)
+    expected = whole.select(columns).slice(1).to_pylist()
+    if form == "zstd.arrow" and columns == ["nested"]:
+        with refused(bl.DTypeError, "'nested'", "lists of lists"):
+            bl.open(path, columns=columns)
+        return
+    loaded = bl.DataLoader(bl.open(path, columns=columns).select([1, 2, 3]), 1)
+    assert [{name: plain(batch[name][0]) for name in columns} for batch in loaded] == expected
+    (row,) = bl.open(path, columns=["absent"], nulls={"absent": []}, kind="sequences").select([0])
+    assert row["absent"].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("beside", [["k"], ["k", "text"], ["k", "lists"], ["k", "codes"]])
+@pytest.mark.parametrize("form", ["a.arrow", "zstd.arrow", "a.parquet", "brotli.parquet"])
+def test_bytes_of_one_size_are_rows(form, beside, tmp_path):
+    """They are rows of uint8, whichever columns are beside them; a function gets bytes."""
+    values = [b"abcd", b"efgh", b"ijkl"]
+    column = pyarrow.array(values, pyarrow.binary(4))
+    kinds = {"k": column, "text": ["a", "b", "c"], "lists": [[1], [2, 3], []], "codes": column.dictionary_encode()}
+    whole, path = pyarrow.table(kinds).slice(1), tmp_path / form
+    if form.endswith("parquet"):
+        pyarrow.parquet.write_table(whole, path, compression="brotli" if form.startswith("brotli") else "snappy")
+    else:
+        write(path, [whole], compression="zstd" if form.startswith("zstd") else None)
+    for window in [{}] if form in ("a.arrow", "brotli.parquet") else [{}, {"chunks_open": 2}]:
+        found = bl.open(path, columns=beside, **window)
+        rows = [numpy.asarray(batch["k"]) for batch in bl.DataLoader(found, 1)]
+        assert [(row.dtype, row.tobytes()) for row in rows] == [(numpy.uint8, value) for value in values[1:]]
+    assert [row["k"] for row in bl.open(path, fn=dict, columns=beside)] == values[1:]

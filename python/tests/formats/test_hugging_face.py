@@ -236,3 +236,62 @@ def test_columns_of_datasets_are_parts_of_one_array():
     assert samples == numpy.asarray(array).tolist()
     tokens = bl.TokenDataset(bl.ChunkedArray([part["x"] for part in parts]), 3)
     assert len(tokens) == 2
+
+
+def test_rows_that_are_hidden_may_be_null():
+    """What a filter leaves out needs no value: of numbers, lists, lists of one shape, texts and categories."""
+    values = {
+        "number": ([1, None, 2, 3], datasets.Value("int32")),
+        "flag": ([True, None, False, True], datasets.Value("bool")),
+        "text": (["a", None, "b", "c"], datasets.Value("string")),
+        "list": ([[1], None, [2, 3], []], datasets.Sequence(datasets.Value("int64"))),
+        "inner": ([[1], [None, 5], [2, 3], []], datasets.Sequence(datasets.Value("int64"))),
+        "pair": ([[1, 2], None, [3, 4], [5, 6]], datasets.Sequence(datasets.Value("float32"), length=2)),
+        "half": ([[1, 2], [9, None], [3, 4], [5, 6]], datasets.Sequence(datasets.Value("float32"), length=2)),
+        "shape": ([[[1, 2]], None, [[3, 4]], [[5, 6]]], datasets.Array2D((1, 2), "int64")),
+        "kind": ([0, None, 1, 0], datasets.ClassLabel(names=["x", "y"])),
+    }
+    whole = datasets.Dataset.from_dict(
+        {name: column for name, (column, _) in values.items()},
+        features=datasets.Features({name: feature for name, (_, feature) in values.items()}),
+    )
+    filtered = whole.filter(lambda row: row["number"] is not None)
+    for name, (column, _) in values.items():
+        found = bl.open(filtered, columns=[name])
+        assert [plain(found[k][name]) for k in range(3)] == [column[0], *column[2:]], name
+        with refused(bl.DataError, repr(name), "row 1"):
+            bl.open(whole.select([3, 1]), columns=[name])
+
+
+@pytest.mark.parametrize("form", ["object", "folder", "arrow", "zstd", "parquet"])
+def test_images_are_their_bytes(form, tmp_path):
+    """An image is the bytes that are stored, or the file at its path, as a column and for a function."""
+    (tmp_path / "b.png").write_bytes(b"second")
+    rows = [{"bytes": b"first", "path": None}, {"bytes": None, "path": str(tmp_path / "b.png")}]
+    features = datasets.Features({"image": datasets.Image(decode=False), "label": datasets.Value("int64")})
+    data = datasets.Dataset.from_dict({"image": rows, "label": [4, 5]}, features)
+    source = tmp_path / "a.parquet"
+    if form == "object":
+        source = data
+    elif form == "folder":
+        source = tmp_path / "saved"
+        data.save_to_disk(source)
+    elif form == "parquet":
+        data.to_parquet(source)
+    else:
+        source = tmp_path / "a.arrow"
+        write(source, [data.data.table], compression="zstd" if form == "zstd" else None)
+    for options in ({}, {"columns": ["image", "label"]}, {"fn": dict}):
+        found = bl.open(source, **options)
+        assert [found[k] for k in range(2)] == [
+            {"image": b"first", "label": 4},
+            {"image": b"second", "label": 5},
+        ]
+        assert next(iter(bl.DataLoader(found, 2)))["image"] == [b"first", b"second"]
+    with refused(bl.ArgumentError, "'image.path'", "'image'"):
+        bl.open(source, columns=["image.path"])
+    (tmp_path / "b.png").unlink()
+    if form != "folder":  # which datasets saves with the bytes of all files
+        with refused((bl.DataError, bl.SampleError), "b.png", "image", "row 1"):
+            list(bl.DataLoader(bl.open(source), 1))
+    assert bl.open(source, columns=["label"])[1]["label"] == 5

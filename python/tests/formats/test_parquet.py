@@ -463,3 +463,39 @@ def test_graphs_of_files_have_edges_with_an_offset(tmp_path):
     for batch, other in zip(bl.DataLoader(opened, **options), bl.DataLoader(held, **options), strict=True):
         assert batch.keys() == other.keys()
         assert all(numpy.array_equal(batch[name], other[name]) for name in other)
+
+
+def test_a_mask_of_ones_without_statistics(tmp_path):
+    table = pa.table({"ids": [[1, 2], [3]], "attention_mask": [[1, 1], [1]]})
+    pq.write_table(table, tmp_path / "a.parquet", write_statistics=False)
+    with refused(bl.DataError, "'attention_mask'", "a.parquet", "no statistics", "columns="):
+        bl.open(tmp_path / "a.parquet")
+    pq.write_table(table.set_column(1, "attention_mask", [[[1, 0], [1]]]), tmp_path / "b.parquet")
+    with refused(bl.DataError, "'attention_mask'", "b.parquet", "not all ones"):
+        bl.open(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("window", [{}, {"chunks_open": 2}])
+def test_columns_of_nulls_beside_texts_are_refused_as_they_are_opened(window, tmp_path):
+    pq.write_table(pa.table({"z": pa.nulls(2), "t": ["a", "b"]}), tmp_path / "a.parquet")
+    with refused(bl.DTypeError, "'z'", "a.parquet", "null", "columns="):
+        bl.open(tmp_path / "a.parquet", **window)
+
+
+def test_a_pickled_dataset_whose_file_is_gone(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "a.parquet")
+    pickled = pickle.dumps(bl.open(tmp_path / "a.parquet"))
+    (tmp_path / "a.parquet").unlink()
+    with refused(bl.DataError, str(tmp_path / "a.parquet"), "No such file"):
+        pickle.loads(pickled)
+
+
+def test_what_is_mapped_and_what_is_read_in_chunks_are_not_joined(tmp_path):
+    """The error names a way out that works: both are mapped."""
+    table = pa.table({"x": [1, 2]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.ipc.new_file(str(tmp_path / "b.arrow"), table.schema) as file:
+        file.write_table(table)
+    both = [bl.open(tmp_path / "a.parquet"), bl.open(tmp_path / "b.arrow")]
+    with refused(bl.ArgumentError, "dataset 1", "TensorDataset", "batchloom convert", "--to arrow"):
+        both[0].concat(both[1])

@@ -274,3 +274,15 @@ def test_a_damaged_tar_opens_or_is_a_typed_error(form, tmp_path_factory, place, 
     except bl.Error as error:
         found = str(error)
     assert found
+
+
+def test_tars_without_members(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w"):
+        pass
+    with refused(bl.DataError, "a.tar", "no members"):
+        bl.open(tmp_path / "a.tar")
+    with tarfile.open(tmp_path / "b.tar", "w") as tar:
+        member = tarfile.TarInfo("0.txt")
+        member.size = 1
+        tar.addfile(member, io.BytesIO(b"b"))
+    assert [dict(sample) for sample in bl.open(tmp_path / "*.tar")] == [{"txt": b"b"}]

@@ -205,8 +205,8 @@ class JoinedChunkDataset(ChunkedDataset):
                 first = next(each for each in datasets if isinstance(each, ChunkedDataset))
                 raise ArgumentError(
                     f"dataset {number} is a {type(each).__name__}, and a {type(first).__name__} is read a chunk at a "
-                    "time; expected datasets that are all read so: of files, bl.open with memory= or chunks_open=; of "
-                    "arrays in memory, bl.ChunkDataset([len(x)], lambda chunk: {'x': x})"
+                    f"time; expected datasets that are all read so, or none: {MAPPED}; of arrays in memory, "
+                    "bl.ChunkDataset([len(x)], lambda chunk: {'x': x})"
                 )
         self._samples = JoinedChunkSamples(tuple(parts), source)
 

@@ -19,7 +19,7 @@ from batchloom.dataset.map.chunk_window import WindowSize
 from batchloom.dataset.map.on_demand import ReadOptions
 from batchloom.dataset.map.source import Refused, describe_error, make_sample_error
 from batchloom.dataset.map.structure import Structures
-from batchloom.errors import ArgumentError, many
+from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -98,6 +98,18 @@ def add_sizes(lengths: Array | None, lists: Sequence[str], sizes: Mapping[str, A
     return {lists[0]: lengths, **sizes}
 
 
+def _open_again(files: tuple[str, ...], open_chunks: OpenChunks, names: tuple[str, ...]) -> FileSource:
+    """Return chunks that were pickled.
+
+    Raises:
+        DataError: A file is not there.
+    """
+    try:
+        return FileSource(files, open_chunks, names)
+    except OSError as error:
+        raise DataError(f"{error}; expected the files where they were when their dataset was pickled") from None
+
+
 class FileSource(ChunkSource):
     """The chunks of files, and the samples in them.
 
@@ -119,7 +131,7 @@ class FileSource(ChunkSource):
         self._chunks = self._chunks.nested(structure.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileSource, (self.files, self._open, self.names)
+        return _open_again, (self.files, self._open, self.names)
 
     @property
     def structures(self) -> Structures:
