@@ -52,7 +52,7 @@ pub(crate) enum Command {
         #[arg(long = "column", value_name = "NAME")]
         columns: Vec<String>,
     },
-    /// Convert Parquet files or lines of JSON into files that every rank can address, in their order or shuffled
+    /// Convert Parquet, Arrow or lines of JSON into files that every rank can address, in their order or shuffled
     Convert(Box<ConvertArguments>),
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
     Compare {
@@ -334,7 +334,7 @@ impl FromStr for Cost {
 /// The arguments of `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArguments {
-    /// Parquet files, or lines of JSON, whose rows are one after the other
+    /// Files or folders of Parquet or Arrow, or of lines of JSON, whose rows are one after the other
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// The folder of the new files: empty, or of the same conversion, which goes on
@@ -346,7 +346,7 @@ pub(crate) struct ConvertArguments {
     /// The seed of a shuffle of all rows
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<u64>,
-    /// The columns that are converted; all numbers and lists of numbers by default
+    /// The columns that are converted; all by default, and what the format does not hold is refused
     #[arg(long = "column", value_name = "NAME")]
     pub(crate) columns: Vec<String>,
     /// The type of tokens in --to bin [default: uint16]

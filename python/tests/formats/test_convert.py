@@ -1,5 +1,6 @@
 """Conversions by the program: every row once, in an order that follows from the seed, resumed where they stopped."""
 
+import decimal
 import json
 import os
 import signal
@@ -79,6 +80,45 @@ def test_rows_stay_in_order_without_a_shuffle(tmp_path):
     assert (found["x"][:, 3] == numpy.arange(ROWS)).all()
 
 
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_columns_of_every_type_and_nulls_are_kept(tmp_path, compression):
+    table = pa.table(
+        {
+            "n": numpy.arange(500),
+            "text": [None if row % 7 == 0 else f"text {row}" for row in range(500)],
+            "bytes": [str(row).encode() for row in range(500)],
+            "price": pa.array([decimal.Decimal(row) / 4 for row in range(500)], pa.decimal128(10, 2)),
+            "group": pa.array([["a", "b", "c"][row % 3] for row in range(500)]).dictionary_encode(),
+            "nested": [[[row], [row, row]] for row in range(500)],
+            "meta": [{"source": str(row), "rank": row} for row in range(500)],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=90)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema, options=options) as file:
+        file.write_table(table, max_chunksize=90)
+    with pa.ipc.new_stream(tmp_path / "a.arrows", table.schema, options=options) as stream:
+        stream.write_table(table, max_chunksize=90)
+    for name in ("a.parquet", "a.arrow", "a.arrows"):
+        out = tmp_path / f"from-{name}"
+        said("convert", tmp_path / name, "--out", out, "--to", "arrow", "--shuffle", 3)
+        with pa.memory_map(str(out / "part-00000.arrow")) as file:
+            found = pa.ipc.open_file(file).read_all()
+        assert found.column_names == table.column_names
+        assert found["n"].to_pylist() != list(range(500))
+        rows = {row["n"]: row for row in found.to_pylist()}
+        assert [rows[number] for number in range(500)] == table.to_pylist()
+
+
+def test_a_file_of_texts_alone_and_lines_of_json_are_converted(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet")
+    said("convert", tmp_path / "a.parquet", "--out", tmp_path / "a", "--to", "arrow")
+    assert [sample["text"] for sample in bl.open(tmp_path / "a")] == ["a", "b"]
+    (tmp_path / "b.jsonl").write_text('{"text": "x", "ids": [1, 2]}\n{"text": "y", "ids": []}\n')
+    said("convert", tmp_path / "b.jsonl", "--out", tmp_path / "b", "--to", "arrow")
+    assert [sample["text"] for sample in bl.open(tmp_path / "b", columns=["text"])] == ["x", "y"]
+
+
 def test_tokens_of_documents(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"ids": [row, row + 1]}) + "\n" for row in range(100)))
     said("convert", tmp_path / "a.jsonl", "--out", tmp_path / "a", "--to", "bin", "--end", 50256)
@@ -117,25 +157,37 @@ def test_a_conversion_that_is_killed_goes_on_and_gives_the_same_files(tmp_path, 
         assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
 
 
-def test_another_conversion_in_the_folder_and_changed_files_are_refused(tmp_path):
+def test_another_conversion_in_the_folder_is_refused(tmp_path):
     paths = write(tmp_path)
     out = tmp_path / "out"
     said("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 3)
     again = program("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 4)
     assert (again.returncode, "another conversion" in again.stderr) == (1, True)
+
+
+def test_a_file_that_is_gone_or_damaged_is_made_again(tmp_path):
+    paths = write(tmp_path)
+    out = tmp_path / "out"
+    arguments = ["convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 3]
+    said(*arguments)
     path = out / "part-00000.arrow"
-    path.write_bytes(path.read_bytes()[:-1])
-    again = program("convert", *paths, "--out", out, "--to", "arrow", "--shuffle", 3)
-    assert (again.returncode, "part-00000.arrow is not as the manifest has it" in again.stderr) == (1, True)
+    whole, manifest = path.read_bytes(), (out / "manifest.json").read_bytes()
+    for damaged in (whole[:-1], whole[:5000] + b"\xff" + whole[5001:], None):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        said(*arguments)
+        assert (path.read_bytes(), (out / "manifest.json").read_bytes()) == (whole, manifest)
+        assert {each.name for each in out.iterdir()} == {"manifest.json", "part-00000.arrow"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (["--to", "safetensors"], "column ids holds lists"),
+        (["--to", "safetensors"], "--to arrow, which keeps every column, or --column x --column n --column flag"),
         (["--to", "bin"], "expected one of them"),
         (["--to", "bin", "--column", "x"], "expected whole numbers"),
         (["--to", "arrow", "--column", "y"], "no column"),
+        (["--to", "bin", "--column", "flag"], "column flag holds"),
         (["--to", "arrow", "--end", "3"], "--to bin alone"),
         (["--to", "bin", "--column", "ids", "--end", "70000"], "--dtype uint32"),
     ],

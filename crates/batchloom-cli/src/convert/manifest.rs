@@ -58,7 +58,8 @@ impl WrittenFile {
 }
 
 impl Manifest {
-    /// The manifest in a folder, if it is of the same conversion, with the files that are still there; otherwise `fresh`.
+    /// The manifest in a folder, if it is of the same conversion, with the files that are still as they were
+    /// written; otherwise `fresh`.
     pub(super) fn open(folder: &Path, fresh: Self) -> Result<Self> {
         let path = folder.join(NAME);
         if !path.exists() {
@@ -84,20 +85,23 @@ impl Manifest {
             let here = folder.join(&file.name);
             let found =
                 here.exists().then(|| WrittenFile::of(file.name.clone(), file.rows, &here)).transpose()?;
-            if found.as_ref() != Some(&file) {
-                bail!(
-                    "{} is not as the manifest has it; expected an empty folder, or the file as it was",
-                    here.display()
-                );
+            // A file that is gone, or is not as it was written, is made again.
+            if found.as_ref() == Some(&file) {
+                kept.files.push(file);
             }
-            kept.files.push(file);
         }
         Ok(kept)
     }
 
-    /// Adds a file that is whole.
+    /// Returns true if a file is whole.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    /// Adds a file that is whole, in its place.
     pub(super) fn add(&mut self, folder: &Path, file: WrittenFile) -> Result<()> {
         self.files.push(file);
+        self.files.sort_by(|one, other| one.name.cmp(&other.name));
         self.keep(folder)
     }
 

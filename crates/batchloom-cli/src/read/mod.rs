@@ -6,6 +6,8 @@ mod columns;
 #[cfg(feature = "columns")]
 mod files;
 mod folder;
+mod json_table;
+mod json_value;
 mod npy;
 mod text;
 
@@ -23,9 +25,11 @@ use batchloom::batching::{Budgets, Rule, Sizes};
 use crate::arguments::LengthsSource;
 use crate::progress::Progress;
 
+pub(crate) use columns::describe_missing;
 #[cfg(feature = "columns")]
 pub use files::Files;
 pub(crate) use folder::list_files;
+pub(crate) use json_table::JsonTable;
 pub(crate) use npy::{npy_array, write_npy};
 
 /// A table with columns.
@@ -54,11 +58,28 @@ impl fmt::Debug for Table {
 
 /// A reader of files with columns.
 pub trait Tables {
-    /// Opens a Parquet or an Arrow file, to read one column, which is there, or all.
+    /// Opens a Parquet or an Arrow file, to read some columns, which are there, or all.
     ///
     /// # Errors
     /// The file cannot be read, or is of another kind.
-    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table>;
+    fn open(&self, path: &Path, columns: Option<&[String]>) -> Result<Table>;
+}
+
+/// The number of rows of a Parquet or an Arrow file. Where nothing in the file has it, one column is read.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn count_rows(tables: &dyn Tables, path: &Path) -> Result<u64> {
+    let table = tables.open(path, None)?;
+    let first = table.schema.fields().first().map(|field| field.name().clone());
+    match (table.rows, first) {
+        (Some(rows), _) => Ok(rows),
+        (None, None) => Ok(0),
+        (None, Some(first)) => {
+            let batches = tables.open(path, Some(&[first]))?.batches;
+            batches.map(|batch| Ok(batch?.num_rows() as u64)).sum()
+        }
+    }
 }
 
 /// The form of a file.
@@ -77,7 +98,7 @@ impl FileFormat {
         Ok(match end.as_deref() {
             _ if path.as_os_str() == "-" => Self::Text,
             Some("npy") => Self::Npy,
-            Some("parquet" | "pq" | "arrow" | "feather" | "ipc") => Self::Columns,
+            Some("parquet" | "pq" | "arrow" | "arrows" | "feather" | "ipc") => Self::Columns,
             Some("txt") => Self::Text,
             Some("jsonl" | "ndjson") => Self::JsonLines,
             _ => bail!(
