@@ -2,9 +2,10 @@
 #![cfg(feature = "columns")]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
@@ -123,6 +124,12 @@ impl Folder {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    /// The bytes of the files of a folder, by their names.
+    fn contents(&self, out: &str) -> BTreeMap<String, Vec<u8>> {
+        let names = self.names(out).into_iter();
+        names.map(|name| (name.clone(), fs::read(self.path(out).join(name)).unwrap())).collect()
     }
 }
 
@@ -252,4 +259,64 @@ fn nested_rows_become_a_tensor() {
     assert_eq!(squares.shape(), [1000, 2, 2]);
     let expected: Vec<u8> = (0..4 * ROWS).flat_map(i64::to_le_bytes).collect();
     assert_eq!(squares.data(), expected);
+}
+
+#[test]
+fn a_second_conversion_into_one_folder_is_refused_while_the_first_runs() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("out")).unwrap();
+    let held = fs::File::create(folder.path("out/.lock")).unwrap();
+    held.lock().unwrap();
+    fs::write(folder.path("out/.lock"), "1234").unwrap();
+    let error = folder.refused("convert rows.parquet --out out --to arrow");
+    assert!(error.contains("process 1234 is converting into out; expected one conversion"), "{error}");
+    assert_eq!(folder.names("out"), [".lock"]);
+    // A process that was killed leaves the file, and no lock.
+    drop(held);
+    folder.done("convert rows.parquet --out out --to arrow");
+    assert_eq!(folder.names("out"), ["manifest.json", "part-00000.arrow"]);
+}
+
+#[test]
+fn conversions_that_start_together_leave_one_whole_folder() {
+    let folder = Folder::new();
+    folder.done("convert rows.parquet --out alone --to arrow --shuffle 3");
+    for _ in 0..5 {
+        let start = || command(folder.0.path(), "convert rows.parquet --out out --to arrow --shuffle 3");
+        let spawn = |_| start().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let children: Vec<_> = (0..4).map(spawn).collect();
+        let outputs: Vec<_> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+        assert!(outputs.iter().any(|output| output.status.success()));
+        for output in outputs.iter().filter(|output| !output.status.success()) {
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(error.contains("is converting into out"), "{error}");
+        }
+        assert_eq!(folder.contents("out"), folder.contents("alone"));
+        fs::remove_dir_all(folder.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn files_that_are_gone_or_damaged_are_made_again() {
+    let folder = Folder::new();
+    let arguments = "convert rows.parquet --out out --to arrow --shuffle 3";
+    folder.done(arguments);
+    let whole = folder.contents("out");
+    let part = folder.path("out/part-00000.arrow");
+    let mut damaged = whole["part-00000.arrow"].clone();
+    damaged[5000] ^= 1;
+    fs::write(&part, damaged).unwrap();
+    folder.done(arguments);
+    assert_eq!(folder.contents("out"), whole);
+    fs::remove_file(&part).unwrap();
+    folder.done(arguments);
+    assert_eq!(folder.contents("out"), whole);
+    // Buckets of an interrupt that lost bytes are read anew too.
+    fs::remove_file(&part).unwrap();
+    fs::create_dir(folder.path("out/.buckets")).unwrap();
+    folder.write("out/.buckets/whole", "");
+    folder.write("out/.buckets/00000", "cut");
+    assert!(folder.refused(arguments).contains("run the same command again"));
+    folder.done(arguments);
+    assert_eq!(folder.contents("out"), whole);
 }

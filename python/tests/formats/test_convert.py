@@ -155,6 +155,21 @@ def test_a_conversion_that_is_killed_goes_on_and_gives_the_same_files(tmp_path, 
         said(*arguments, out)
         assert json.loads((out / "manifest.json").read_text()) == expected
         assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    # One file of several that is gone is made again, and the others stay.
+    stamp = (out / "part-00000.arrow").stat().st_mtime_ns
+    (out / "part-00001.arrow").unlink()
+    said(*arguments, out)
+    assert json.loads((out / "manifest.json").read_text()) == expected
+    assert (out / "part-00000.arrow").stat().st_mtime_ns == stamp
+    # Two at a time: the second one is refused, and the folder is whole.
+    command = [sys.executable, "-m", "batchloom", *map(str, arguments), str(tmp_path / "two")]
+    first = subprocess.Popen(command)
+    while not (tmp_path / "two" / ".lock").exists():
+        time.sleep(0.005)
+    second = program(*arguments, tmp_path / "two")
+    assert (second.returncode, f"process {first.pid} is converting" in second.stderr) == (1, True), second.stderr
+    assert first.wait() == 0
+    assert json.loads((tmp_path / "two" / "manifest.json").read_text()) == expected
 
 
 def test_another_conversion_in_the_folder_is_refused(tmp_path):

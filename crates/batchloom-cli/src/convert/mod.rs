@@ -6,9 +6,11 @@
 //!   all its columns or those that were chosen. What a format does not hold is an error before anything is written.
 //! - A file takes its name when it is whole, and is then in the manifest, with its rows, bytes and checksum. A conversion
 //!   that was interrupted goes on, and gives the same files. A file that is gone or damaged by then is made again.
+//! - One process at a time converts into a folder; a second one is refused.
 //! - Memory holds the rows that are sorted, a megabyte for each file of the first pass, and one file that is written.
 
 mod fields;
+mod lock;
 mod manifest;
 mod rows;
 mod scatter;
@@ -21,6 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use arrow_array::RecordBatch;
 use batchloom::order::{Key, Permutation, Purpose};
 
+use lock::FolderLock;
 pub(crate) use manifest::{Manifest, WrittenFile};
 pub(crate) use rows::SourceRows;
 use scatter::Buckets;
@@ -53,6 +56,7 @@ pub(crate) fn convert(conversion: &Conversion<'_>) -> Result<Manifest> {
     let per_file = (FILE_BYTES / bytes_of_row(source)?).max(rows.div_ceil(MOST_FILES));
     let per_file = per_file.clamp(1, u64::from(u32::MAX));
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let _lock = FolderLock::take(folder)?;
     let fresh = Manifest {
         origin: origin.clone(),
         format: target.name().to_owned(),
