@@ -1,11 +1,14 @@
 """Conversions by the program: every row once, in an order that follows from the seed, resumed where they stopped."""
 
 import decimal
+import io
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import tarfile
 import time
 
 import batchloom as bl
@@ -220,3 +223,59 @@ def test_indices_beside_files_are_found(tmp_path, monkeypatch):
     found = bl.open(tmp_path / "*.parquet", columns=["ids"])
     assert found.lengths.sum() == ROWS + (numpy.arange(ROWS) % 7).sum()
     assert not os.path.exists(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("command", ["convert", "index", "lengths", "inspect"])
+def test_a_file_that_is_given_twice_is_refused(tmp_path, command):
+    path = write(tmp_path, files=1, rows=20)[0]
+    more = ["--out", tmp_path / "out", "--to", "arrow"] if command == "convert" else []
+    done = program(command, path, os.path.relpath(path), *more)
+    assert (done.returncode, "is given twice" in done.stderr) == (1, True), done.stderr
+
+
+def write_lengths(folder, lengths):
+    """Write files of several formats that have the same lengths; return their arguments."""
+    rows = numpy.zeros((len(lengths), 3), "float32")
+    numpy.savez(folder / "stored.npz", lengths=lengths, x=rows)
+    numpy.savez_compressed(folder / "packed.npz", lengths=lengths, x=rows)
+    safetensors.numpy.save_file({"lengths": lengths, "x": rows}, folder / "a.safetensors")
+    table = pa.table({"lengths": [[0] * int(length) for length in lengths]})
+    for compression in (None, "zstd"):
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_file(folder / f"{compression}.arrow", table.schema, options=options) as file:
+            file.write_table(table, max_chunksize=30)
+        with pa.ipc.new_stream(folder / f"{compression}.arrows", table.schema, options=options) as stream:
+            stream.write_table(table, max_chunksize=30)
+    numpy.zeros(lengths.sum(), "uint16").tofile(folder / "corpus.bin")
+    bounds = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
+    index += lengths.astype("<i4").tobytes() + (bounds[:-1] * 2).astype("<i8").tobytes()
+    (folder / "corpus.idx").write_bytes(index + numpy.arange(len(bounds)).astype("<i8").tobytes())
+    names = ["stored.npz", "packed.npz", "a.safetensors", "None.arrow", "None.arrows", "zstd.arrow", "zstd.arrows"]
+    return [*([folder / name, "--column", "lengths"] for name in names), [folder / "corpus.bin"]]
+
+
+def test_lengths_are_the_same_from_files_of_every_format(tmp_path):
+    lengths = numpy.arange(1, 101)
+    for arguments in write_lengths(tmp_path, lengths):
+        said("lengths", *arguments, "-o", tmp_path / "found.npy")
+        assert (numpy.load(tmp_path / "found.npy") == lengths).all(), arguments
+        inspected = json.loads(said("inspect", arguments[0], "--json"))
+        assert inspected[0]["rows"] == len(lengths), arguments
+    assert said("lengths", tmp_path / "*.npz", "--column", "lengths").startswith("200 samples")
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_members_of_tars_are_inspected(tmp_path, form):
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        for sample in range(20):
+            for extension in ("jpg", "seg.png"):
+                stem = "long" * (5 if form == tarfile.USTAR_FORMAT else 40)
+                member = tarfile.TarInfo(f"folder/{stem}{sample}.{extension}")
+                member.size = sample
+                tar.addfile(member, io.BytesIO(bytes(sample)))
+    (found,) = json.loads(said("inspect", tmp_path / "a.tar", "--json"))
+    assert (found["rows"], [column["name"] for column in found["columns"]]) == (20, ["jpg", "seg.png"])
+    assert found["columns"][0]["kind"] == "20 members of 0 to 19 bytes"
+    done = program("lengths", tmp_path / "a.tar")
+    assert (done.returncode, "before a function decodes them" in done.stderr) == (1, True)

@@ -9,7 +9,7 @@ use crate::read::{Tables, list_files};
 
 pub(super) fn run(arguments: &ConvertArguments, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
     let target = target_of(arguments)?;
-    let files = arguments.files.iter().map(|path| list_files(path)).collect::<Result<Vec<_>>>()?.concat();
+    let files = list_files(&arguments.files)?;
     let source = SourceRows::open(files, &arguments.columns, tables)?;
     let manifest =
         convert(&Conversion { source: &source, target, shuffle: arguments.shuffle, folder: &arguments.out })?;

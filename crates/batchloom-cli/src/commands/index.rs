@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::output::{Output, count_in_words};
 use crate::progress::Progress;
+use crate::read::list_files;
 
 /// The index of a file, in numbers.
 #[derive(Debug, Serialize)]
@@ -25,6 +26,7 @@ struct Indexed {
 }
 
 pub(super) fn run(files: &[PathBuf], columns: &[String], output: &mut Output<'_>) -> Result<()> {
+    let files = list_files(files)?;
     let indexed = files.iter().map(|file| index(file, columns)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for file in &indexed {

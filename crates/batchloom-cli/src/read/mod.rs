@@ -1,5 +1,6 @@
 //! Lengths of samples from files. The end of the name decides the form, and the file has to agree.
 
+mod arrays;
 #[cfg(feature = "columns")]
 mod arrow_blocks;
 mod columns;
@@ -9,7 +10,10 @@ mod folder;
 mod json_table;
 mod json_value;
 mod npy;
+mod tar;
 mod text;
+mod tokens;
+mod zip;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,12 +29,15 @@ use batchloom::batching::{Budgets, Rule, Sizes};
 use crate::arguments::LengthsSource;
 use crate::progress::Progress;
 
+pub(crate) use arrays::{ArrayInfo, npz_arrays, safetensors_arrays};
 pub(crate) use columns::describe_missing;
 #[cfg(feature = "columns")]
 pub use files::Files;
 pub(crate) use folder::list_files;
 pub(crate) use json_table::JsonTable;
 pub(crate) use npy::{npy_array, write_npy};
+pub(crate) use tar::{Extension, TarSamples, list_samples};
+pub(crate) use tokens::{MegatronIndex, describe_tokens, read_megatron};
 
 /// A table with columns.
 pub struct Table {
@@ -86,9 +93,16 @@ pub(crate) fn count_rows(tables: &dyn Tables, path: &Path) -> Result<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileFormat {
     Npy,
+    Npz,
+    Safetensors,
     Columns,
     Text,
     JsonLines,
+    /// Tokens without an index.
+    Tokens,
+    /// The index of a Megatron corpus, which stands for its tokens too.
+    Megatron,
+    Tar,
 }
 
 impl FileFormat {
@@ -98,31 +112,40 @@ impl FileFormat {
         Ok(match end.as_deref() {
             _ if path.as_os_str() == "-" => Self::Text,
             Some("npy") => Self::Npy,
+            Some("npz") => Self::Npz,
+            Some("safetensors") => Self::Safetensors,
+            Some("bin") => Self::Tokens,
+            Some("idx") => Self::Megatron,
+            Some("tar") => Self::Tar,
             Some("parquet" | "pq" | "arrow" | "arrows" | "feather" | "ipc") => Self::Columns,
             Some("txt") => Self::Text,
             Some("jsonl" | "ndjson") => Self::JsonLines,
             _ => bail!(
-                "{} has a name of no known kind; expected .npy, .parquet, .arrow, .txt, .jsonl, or - for standard input",
+                "{} has a name of no known kind; expected .npy, .npz, .safetensors, .parquet, .arrow, .bin, .idx, .tar, \
+                 .txt, .jsonl, or - for standard input",
                 path.display()
             ),
         })
     }
 }
 
-/// Reads the lengths of samples, of all files of a folder.
+/// Reads the lengths of samples, of one file after the other.
 ///
 /// # Errors
 /// One that names the file, and the row or the line where there is one.
 pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
-    let path = &source.lengths;
-    let progress = Progress::new(format!("reading {}", path.display()));
+    let progress = Progress::new(format!("reading {}", source.title()));
+    let files = list_files(&source.lengths)?;
+    if source.is_standard_input() && files.len() > 1 {
+        bail!("- is given beside files; expected standard input alone, or files");
+    }
     let mut lengths = Vec::new();
-    for file in list_files(path)? {
+    for file in files {
         lengths.extend(lengths_of(&file, source, tables)?);
     }
     drop(progress);
     if lengths.is_empty() {
-        bail!("{}: there are no lengths; expected at least one", path.display());
+        bail!("{}: there are no lengths; expected at least one", source.title());
     }
     Ok(lengths)
 }
@@ -130,11 +153,20 @@ pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec
 /// Reads the lengths of samples in one file.
 fn lengths_of(path: &Path, source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
     let form = FileFormat::of(path)?;
-    if source.column.is_some() && matches!(form, FileFormat::Npy | FileFormat::Text) {
+    let has_columns = !matches!(form, FileFormat::Npy | FileFormat::Text | FileFormat::Megatron);
+    if source.column.is_some() && !has_columns {
         bail!("{} has no columns; expected no --column", path.display());
     }
     let lengths = match form {
-        FileFormat::Npy => npy::lengths(open(path)?),
+        FileFormat::Npy => npy::read_lengths(open(path)?),
+        FileFormat::Npz => arrays::npz_lengths(path, source.column.as_deref()),
+        FileFormat::Safetensors => arrays::safetensors_lengths(path, source.column.as_deref()),
+        FileFormat::Megatron => read_megatron(path).map(|index| index.lengths),
+        FileFormat::Tokens => tokens::refuse_stream(),
+        FileFormat::Tar => Err(anyhow::anyhow!(
+            "members of a tar have no lengths before a function decodes them; expected lengths in another file, such \
+             as .npy or .txt: `batchloom inspect` lists the members"
+        )),
         FileFormat::Columns => columns::lengths(tables, path, source.column.as_deref()),
         FileFormat::Text => text::lines(open(path)?, source.count),
         FileFormat::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
