@@ -346,7 +346,7 @@ impl FromStr for Cost {
 /// The arguments of `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArguments {
-    /// Files or folders of Parquet or Arrow, or of lines of JSON, whose rows are one after the other
+    /// Files or folders of Parquet or Arrow, or of lines of JSON; the rows of one file follow the rows of another
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// The folder of the new files: empty, or of the same conversion, which goes on

@@ -139,7 +139,7 @@ fn command(folder: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Rows of the table, in an order that column n tells.
+/// Rows of the table, in the order of column n.
 fn assert_rows(found: &[RecordBatch], is_shuffled: bool) {
     let table = table();
     let mut order = Vec::new();

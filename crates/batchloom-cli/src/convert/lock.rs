@@ -56,7 +56,7 @@ impl Drop for FolderLock {
     }
 }
 
-/// Returns true if a file is the one of a path.
+/// Returns true if a path leads to a file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

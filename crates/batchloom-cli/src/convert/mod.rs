@@ -5,7 +5,7 @@
 //! - The order is a permutation that follows from the seed and the number of rows alone. Every row is written once, with
 //!   all its columns or those that were chosen. What a format does not hold is an error before anything is written.
 //! - A file takes its name when it is whole, and is then in the manifest, with its rows, bytes and checksum. A conversion
-//!   that was interrupted goes on, and gives the same files. A file that is gone or damaged by then is made again.
+//!   that was interrupted is continued, and gives the same files. A file that is gone or damaged by then is made again.
 //! - One process at a time converts into a folder; a second one is refused.
 //! - Memory holds the rows that are sorted, a megabyte for each file of the first pass, and one file that is written.
 
@@ -46,7 +46,7 @@ pub(crate) struct Conversion<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// Converts, or goes on with a conversion.
+/// Converts, or continues a conversion.
 pub(crate) fn convert(conversion: &Conversion<'_>) -> Result<Manifest> {
     let Conversion { source, target, folder, .. } = conversion;
     let rows = source.rows();

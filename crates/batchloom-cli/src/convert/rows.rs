@@ -66,7 +66,7 @@ impl<'a> SourceRows<'a> {
         &self.files
     }
 
-    /// The rows of a file. The types are those of the schema.
+    /// The rows of a file. Types are as in the schema.
     pub(crate) fn batches(&self, file: usize) -> Result<Batches<'_>> {
         let path = &self.files[file];
         if let Some(lines) = &self.lines {

@@ -26,7 +26,7 @@ const SORTED: usize = 32 << 20;
 /// The name of the column of places. Columns are told apart by their order, so that it may be the name of another one.
 const PLACE: &str = "place";
 
-/// The buckets of a conversion, in a folder of their own.
+/// The buckets of a conversion, in a folder that holds nothing else.
 #[derive(Debug)]
 pub(super) struct Buckets {
     folder: PathBuf,
@@ -77,8 +77,8 @@ impl Buckets {
         self.mark().exists()
     }
 
-    /// Puts all rows into buckets; `place` is the place of a row among the rows of all files, and `check` may refuse rows
-    /// of a file, of which the first one has a number in the file. `require_same` has its say when all rows are read.
+    /// Puts all rows into buckets. `place` returns the place of a row among the rows of all files. `check` may refuse rows:
+    /// it takes their file, and the number of their first row in it. `require_same` may refuse all rows after the last one.
     pub(super) fn scatter(
         &self,
         source: &SourceRows<'_>,

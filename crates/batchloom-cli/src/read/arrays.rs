@@ -1,6 +1,6 @@
 //! Arrays that files hold by name: archives of NumPy (`.npz`), and safetensors.
 //!
-//! Promise: values are read of one array alone, whose elements are lengths.
+//! Promise: only the array with the lengths has its values read.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};

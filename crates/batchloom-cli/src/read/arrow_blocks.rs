@@ -1,6 +1,6 @@
 //! The blocks of Arrow files, checked before they are read: the reader allocates the memory that a file declares.
 //!
-//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that tells of
+//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that declares
 //! more bytes than can be had, at the cost of reading its metadata.
 
 use std::fs::File;
@@ -84,7 +84,7 @@ fn require_memory(file: &mut File, message: &Message<'_>, body: u64) -> Result<(
         file.seek(SeekFrom::Start(start.context("a buffer begins before its block")?))?;
         let mut size = [0; 8];
         file.read_exact(&mut size).context("a buffer ends after the file")?;
-        // Less than 0 says that the buffer is not compressed.
+        // Less than 0 marks a buffer that is not compressed.
         let size = usize::try_from(i64::from_le_bytes(size)).unwrap_or(0);
         let can_be_had = Vec::<u8>::new().try_reserve_exact(size).is_ok();
         ensure!(can_be_had, "a compressed buffer would take {size} bytes, which cannot be had");

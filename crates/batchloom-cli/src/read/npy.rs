@@ -23,7 +23,7 @@ pub(super) fn read_lengths(mut file: impl Read) -> Result<Vec<u32>> {
     lengths_of_array(file, header.dtype, count)
 }
 
-/// Reads integers of any size, of which there are `count`.
+/// Reads `count` integers of any size.
 pub(super) fn lengths_of_array(file: impl Read, dtype: DType, count: usize) -> Result<Vec<u32>> {
     match dtype {
         DType::I8 => numbers(file, count, i8::from_ne_bytes),
