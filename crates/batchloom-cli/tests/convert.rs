@@ -320,3 +320,12 @@ fn files_that_are_gone_or_damaged_are_made_again() {
     folder.done(arguments);
     assert_eq!(folder.contents("out"), whole);
 }
+
+#[test]
+fn a_folder_with_other_files_is_refused() {
+    let folder = Folder::new();
+    let before = folder.names("");
+    let error = folder.refused("convert rows.parquet --out . --to arrow");
+    assert!(error.contains(". holds ") && error.contains("expected an empty folder"), "{error}");
+    assert_eq!(folder.names(""), before);
+}

@@ -63,12 +63,7 @@ impl Manifest {
     pub(super) fn open(folder: &Path, fresh: Self) -> Result<Self> {
         let path = folder.join(NAME);
         if !path.exists() {
-            if fs::read_dir(folder)?
-                .flatten()
-                .any(|entry| entry.file_name().to_string_lossy().starts_with("part-"))
-            {
-                bail!("{} holds files of another conversion; expected an empty folder", folder.display());
-            }
+            require_empty(folder)?;
             fresh.keep(folder)?;
             return Ok(fresh);
         }
@@ -118,4 +113,19 @@ impl Manifest {
             .and_then(|()| fs::rename(&part, &path))
             .with_context(|| path.display().to_string())
     }
+}
+
+/// Refuses a folder with files that are none of a conversion, such as the files that are read.
+fn require_empty(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // An interrupt may have left what is hidden, or a manifest that is not whole.
+        if !name.starts_with('.') && name != format!("{NAME}.part") {
+            bail!(
+                "{} holds {name}, and no manifest of a conversion; expected an empty folder",
+                folder.display()
+            );
+        }
+    }
+    Ok(())
 }

@@ -202,8 +202,9 @@ impl Buckets {
         Ok(Gathered { batches, order: order.context("a row is missing")? })
     }
 
-    /// Removes all buckets.
+    /// Removes all buckets, the mark first: an interrupt leaves none that passes for whole.
     pub(super) fn remove(&self) {
+        drop(fs::remove_file(self.mark()));
         drop(fs::remove_dir_all(&self.folder));
     }
 }
