@@ -25,9 +25,9 @@ pub(crate) fn run_command(py: Python<'_>, arguments: Vec<OsString>, open: Py<PyA
 struct Opened(Py<PyAny>);
 
 impl Tables for Opened {
-    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table> {
+    fn open(&self, path: &Path, columns: Option<&[String]>) -> Result<Table> {
         let open = |py: Python<'_>| -> PyResult<(ArrowArrayStreamReader, Option<u64>, Option<u64>)> {
-            let opened = self.0.bind(py).call1((path, column))?;
+            let opened = self.0.bind(py).call1((path, columns))?;
             let (reader, rows, chunks): (Bound<'_, PyAny>, _, _) = opened.extract()?;
             Ok((record_batches(&reader)?, rows, chunks))
         };

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// List the columns of files, and what batchloom can make of each
     Inspect {
-        /// Parquet, Arrow or .npy files
+        /// Files of any format that `batchloom.open` takes, or folders of them
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
@@ -45,14 +45,14 @@ pub(crate) enum Command {
     },
     /// Make the indices of Parquet files and of lines of JSON ahead, beside the files, where `batchloom.open` finds them
     Index {
-        /// Parquet files, or lines of JSON, each indexed alone
+        /// Files or folders of Parquet, or of lines of JSON, each file indexed alone
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The columns that will be read; all numbers and lists of numbers by default
         #[arg(long = "column", value_name = "NAME")]
         columns: Vec<String>,
     },
-    /// Convert Parquet files or lines of JSON into files that every rank can address, in their order or shuffled
+    /// Convert Parquet, Arrow or lines of JSON into files that every rank can address, in their order or shuffled
     Convert(Box<ConvertArguments>),
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
     Compare {
@@ -103,9 +103,12 @@ pub(crate) enum Command {
 /// The lengths of samples.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LengthsSource {
-    /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, a folder of such files, or - for numbers from standard input
-    pub(crate) lengths: PathBuf,
-    /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, which count by length
+    /// The lengths: files, one after the other: .npy, .npz, .safetensors, .parquet, .arrow, .idx, .txt or .jsonl, a folder
+    /// or a pattern of such files, or - for numbers from standard input
+    #[arg(required = true)]
+    pub(crate) lengths: Vec<PathBuf>,
+    /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, which count by length; or the array of
+    /// an .npz or .safetensors file
     #[arg(long)]
     pub(crate) column: Option<String>,
     /// The length of a line of text: the number that it is, its words, or its characters
@@ -116,7 +119,16 @@ pub(crate) struct LengthsSource {
 impl LengthsSource {
     /// Returns true if the lengths are read from standard input.
     pub(crate) fn is_standard_input(&self) -> bool {
-        self.lengths.as_os_str() == "-"
+        self.lengths.iter().any(|path| path.as_os_str() == "-")
+    }
+
+    /// The files in a few words.
+    pub(crate) fn title(&self) -> String {
+        let first = self.lengths.first().map(|path| path.display().to_string()).unwrap_or_default();
+        match self.lengths.len() {
+            0 | 1 => first,
+            count => format!("{first} and {} more", count - 1),
+        }
     }
 }
 
@@ -334,7 +346,7 @@ impl FromStr for Cost {
 /// The arguments of `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArguments {
-    /// Parquet files, or lines of JSON, whose rows are one after the other
+    /// Files or folders of Parquet or Arrow, or of lines of JSON; the rows of one file follow the rows of another
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// The folder of the new files: empty, or of the same conversion, which goes on
@@ -346,7 +358,7 @@ pub(crate) struct ConvertArguments {
     /// The seed of a shuffle of all rows
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<u64>,
-    /// The columns that are converted; all numbers and lists of numbers by default
+    /// The columns that are converted; all by default, and what the format does not hold is refused
     #[arg(long = "column", value_name = "NAME")]
     pub(crate) columns: Vec<String>,
     /// The type of tokens in --to bin [default: uint16]

@@ -16,7 +16,8 @@ use crate::read::{self, Tables};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanFile {
-    pub(crate) lengths: PathBuf,
+    #[serde(with = "one_or_many")]
+    pub(crate) lengths: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) column: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +44,7 @@ impl PlanFile {
         let is_here = folder.is_none_or(|folder| folder.as_os_str().is_empty());
         let lengths = match is_here || source.is_standard_input() {
             true => source.lengths.clone(),
-            false => std::path::absolute(&source.lengths)?,
+            false => source.lengths.iter().map(std::path::absolute).collect::<Result<_, _>>()?,
         };
         Ok(Self {
             lengths,
@@ -69,8 +70,9 @@ impl PlanFile {
         let mut plan_file: Self = parsed
             .context("this is not the file of a plan, as `batchloom plan --output` writes it")
             .with_context(named)?;
-        if plan_file.lengths.as_os_str() != "-" {
-            plan_file.lengths = path.parent().unwrap_or(Path::new("")).join(&plan_file.lengths);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for file in plan_file.lengths.iter_mut().filter(|file| file.as_os_str() != "-") {
+            *file = folder.join(&*file);
         }
         Ok(plan_file)
     }
@@ -100,11 +102,39 @@ impl PlanFile {
         if plan.fingerprint() != self.fingerprint {
             bail!(
                 "{} has changed since the plan was written: its fingerprint is {} now, and was {}",
-                self.lengths.display(),
+                source.title(),
                 plan.fingerprint(),
                 self.fingerprint
             );
         }
         Ok(plan)
+    }
+}
+
+/// Paths as a file keeps them: one by itself, several as a list.
+mod one_or_many {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Kept {
+        One(PathBuf),
+        Many(Vec<PathBuf>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        match paths {
+            [path] => path.serialize(serializer),
+            paths => paths.serialize(serializer),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(match Kept::deserialize(deserializer)? {
+            Kept::One(path) => vec![path],
+            Kept::Many(paths) => paths,
+        })
     }
 }

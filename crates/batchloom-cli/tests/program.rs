@@ -509,6 +509,40 @@ fn shells_and_man_get_their_files() {
 }
 
 #[test]
+fn files_and_patterns_follow_each_other() {
+    let folder = Folder::new();
+    for (name, lengths) in [("part-10.txt", "7\n8\n"), ("part-2.txt", "5\n"), ("part-1.txt", "3\n")] {
+        folder.write(name, lengths);
+    }
+    folder.write("given.txt", "7\n8\n3\n");
+    folder.write("sorted.txt", "3\n5\n7\n8\n");
+    let plan = |paths: &str| folder.said(&format!("plan {paths} --rule token-budget:16 --json step 0"));
+    assert_eq!(plan("part-10.txt part-1.txt"), plan("given.txt"));
+    for pattern in ["part-*.txt", "p*t-?*.txt", "./part-[1-9]*.txt", "part-[!a].txt part-10.txt"] {
+        assert_eq!(plan(pattern), plan("sorted.txt"), "{pattern}");
+    }
+    for (arguments, reason) in [
+        ("lengths part-1.txt part-2.txt part-1.txt", "part-1.txt is given twice; expected every file once"),
+        ("inspect rows.parquet ./rows.parquet", "rows.parquet is given twice"),
+        ("index rows.parquet rows.parquet", "rows.parquet is given twice"),
+        ("convert rows.parquet rows.parquet --out out --to arrow", "rows.parquet is given twice"),
+        ("lengths shard-*.txt", "shard-*.txt fits no file"),
+        ("lengths part-1.txt -", "expected standard input alone"),
+    ] {
+        let error = folder.refused(arguments);
+        assert!(error.contains(reason), "{arguments}: {error}");
+    }
+    folder.said("plan part-*.txt --rule fixed-size:2 -o plan.json");
+    folder.said("plan part-1.txt part-2.txt part-10.txt --rule fixed-size:2 -o several.json");
+    let same = "the plans are the same: 2 steps\n";
+    assert_eq!(folder.said("plan sorted.txt --rule fixed-size:2 diff plan.json"), same);
+    assert_eq!(folder.said("plan sorted.txt --rule fixed-size:2 diff several.json"), same);
+    fs::create_dir(folder.path("data")).unwrap();
+    fs::rename(folder.path("rows.parquet"), folder.path("data/rows.parquet")).unwrap();
+    assert!(folder.said("index data --column n").starts_with("data/rows.parquet: 400 rows"));
+}
+
+#[test]
 fn a_folder_is_its_files_in_natural_order() {
     let folder = Folder::new();
     fs::create_dir(folder.path("parts")).unwrap();

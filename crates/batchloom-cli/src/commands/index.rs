@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use batchloom_formats::json_lines::JsonWord;
 use batchloom_formats::parquet::{ColumnLayout, FieldColumns};
 use batchloom_formats::{BESIDE, FileSource, JsonLines, ParquetFiles, ParquetIndex, ParquetSource};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::output::{Output, count_in_words};
 use crate::progress::Progress;
+use crate::read::list_files;
 
 /// The index of a file, in numbers.
 #[derive(Debug, Serialize)]
@@ -25,7 +26,9 @@ struct Indexed {
 }
 
 pub(super) fn run(files: &[PathBuf], columns: &[String], output: &mut Output<'_>) -> Result<()> {
-    let indexed = files.iter().map(|file| index(file, columns)).collect::<Result<Vec<_>>>()?;
+    let files = list_files(files)?;
+    let indexed =
+        files.iter().map(|file| index(file, columns).map_err(explain_nulls)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for file in &indexed {
         let (rows, chunks) = (count_in_words(file.rows, "row"), count_in_words(file.chunks, "chunk"));
@@ -47,6 +50,17 @@ fn index(file: &Path, columns: &[String]) -> Result<Indexed> {
             "{} has a name of no kind that has an index; expected .parquet or .jsonl: other files need none",
             file.display()
         ),
+    }
+}
+
+/// Adds where nulls have a policy to an error about them: the program has none.
+fn explain_nulls(error: Error) -> Error {
+    let text = format!("{error:#}");
+    match text.contains("nulls=") {
+        true => anyhow!(
+            "{text}, in batchloom.open, which makes the index of such a column itself; or --column with other columns"
+        ),
+        false => error,
     }
 }
 

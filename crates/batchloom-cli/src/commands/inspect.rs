@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef, Schema};
 use serde::Serialize;
 
 use crate::output::{Output, count_in_words};
-use crate::read::{FileFormat, Tables, list_files, npy_array};
+use crate::read::{
+    ArrayInfo, Extension, FileFormat, JsonTable, MegatronIndex, Tables, TarSamples, count_rows,
+    describe_tokens, list_files, list_samples, npy_array, npz_arrays, read_megatron, safetensors_arrays,
+};
 
 /// A file and its columns.
 #[derive(Debug, Serialize)]
@@ -19,6 +22,9 @@ struct Inspected {
     rows: Option<u64>,
     chunks: Option<u64>,
     columns: Vec<Column>,
+    /// The word for a row.
+    #[serde(skip)]
+    thing: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,17 +35,19 @@ struct Column {
     makes: String,
 }
 
-pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
-    let files = files.iter().map(|file| list_files(file.as_ref())).collect::<Result<Vec<_>>>()?.concat();
+pub(super) fn run(files: &[PathBuf], tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
+    let files = list_files(files)?;
     let inspected = files.iter().map(|file| inspect(file, tables)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for file in &inspected {
-        let count = |count: Option<u64>, thing: &str| match count {
-            Some(count) => count_in_words(count, thing),
-            None => format!("? {thing}s"),
-        };
-        let (rows, chunks) = (count(file.rows, "row"), count(file.chunks, "part"));
-        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, count_in_words(file.bytes, "byte"))?;
+        write!(text, "{}: {}", file.file, count_in_words(file.bytes, "byte"))?;
+        if let Some(rows) = file.rows {
+            write!(text, ", {}", count_in_words(rows, file.thing))?;
+        }
+        if let Some(chunks) = file.chunks {
+            write!(text, " in {}", count_in_words(chunks, "part"))?;
+        }
+        writeln!(text)?;
         let name = file.columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
         let kind = file.columns.iter().map(|column| column.kind.len()).max().unwrap_or(0).min(30);
         for column in &file.columns {
@@ -52,38 +60,109 @@ pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut 
 fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
     let named = || path.display().to_string();
     let bytes = fs::metadata(path).with_context(named)?.len();
-    let (rows, chunks, columns) = match FileFormat::of(path)? {
-        FileFormat::Columns => {
-            let table = tables.open(path, None).with_context(named)?;
-            let column = |field: &arrow_schema::FieldRef| Column {
-                name: field.name().clone(),
-                kind: field.data_type().to_string(),
-                makes: makes(field.data_type()),
-            };
-            let columns = table.schema.fields().iter().map(column).collect();
-            (table.rows, table.chunks, columns)
-        }
-        FileFormat::Npy => {
-            let (kind, shape) = npy_array(path).with_context(named)?;
-            let makes = match shape.len() {
-                0 => "nothing: it has no rows".to_owned(),
-                1 => "rows, labels, lengths, or a stream of tokens".to_owned(),
-                _ => "rows, or a series of steps for windows".to_owned(),
-            };
-            let rows = shape.first().copied();
-            let kind = format!("{kind} {shape:?}");
-            (rows, Some(1), vec![Column { name: "the array".to_owned(), kind, makes }])
-        }
-        FileFormat::Text | FileFormat::JsonLines => {
+    let format = FileFormat::of(path)?;
+    let found = match format {
+        FileFormat::Columns => inspect_table(path, tables),
+        FileFormat::JsonLines => inspect_lines(path),
+        FileFormat::Npy => npy_array(path).map(|(dtype, shape)| {
+            describe_arrays(&[ArrayInfo { name: "the array".to_owned(), dtype, shape }])
+        }),
+        FileFormat::Npz => npz_arrays(path).map(|arrays| describe_arrays(&arrays)),
+        FileFormat::Safetensors => safetensors_arrays(path).map(|arrays| describe_arrays(&arrays)),
+        FileFormat::Megatron => read_megatron(path).map(|index| describe_megatron(&index)),
+        FileFormat::Tokens => describe_tokens(path).map(|kind| Found {
+            rows: None,
+            chunks: None,
+            columns: vec![column("the tokens", kind, "a stream of tokens, with dtype= and seq_len=")],
+        }),
+        FileFormat::Tar => list_samples(path).map(|samples| describe_tar(&samples)),
+        FileFormat::Text => {
             bail!("{}: text has no columns to inspect; see `batchloom lengths`", named())
         }
     };
-    Ok(Inspected { file: named(), bytes, rows, chunks, columns })
+    let Found { rows, chunks, columns } = found.with_context(named)?;
+    let thing = match format {
+        FileFormat::Tar => "sample",
+        FileFormat::Megatron => "sequence",
+        _ => "row",
+    };
+    Ok(Inspected { file: named(), bytes, rows, chunks, columns, thing })
+}
+
+/// What there is in a file.
+struct Found {
+    rows: Option<u64>,
+    chunks: Option<u64>,
+    columns: Vec<Column>,
+}
+
+fn column(name: &str, kind: impl Into<String>, makes: &str) -> Column {
+    Column { name: name.to_owned(), kind: kind.into(), makes: makes.to_owned() }
+}
+
+fn inspect_table(path: &Path, tables: &dyn Tables) -> Result<Found> {
+    let table = tables.open(path, None)?;
+    let rows = match table.rows {
+        Some(rows) => rows,
+        None => count_rows(tables, path)?,
+    };
+    Ok(Found { rows: Some(rows), chunks: table.chunks, columns: describe_schema(&table.schema) })
+}
+
+fn inspect_lines(path: &Path) -> Result<Found> {
+    let lines = JsonTable::open(&[path.to_owned()], &[])?;
+    Ok(Found { rows: Some(lines.rows()), chunks: None, columns: describe_schema(lines.schema()) })
+}
+
+fn describe_schema(schema: &Schema) -> Vec<Column> {
+    let describe =
+        |field: &FieldRef| column(field.name(), field.data_type().to_string(), makes(field.data_type()));
+    schema.fields().iter().map(describe).collect()
+}
+
+/// Arrays of one file have one number of rows, or are no samples.
+fn describe_arrays(arrays: &[ArrayInfo]) -> Found {
+    let first = arrays.first().and_then(|array| array.shape.first().copied());
+    let is_alike = arrays.iter().all(|array| array.shape.first().copied() == first);
+    let describe = |array: &ArrayInfo| {
+        let makes = match array.shape.len() {
+            0 => "nothing: it has no rows",
+            1 => "rows, labels, lengths, or a stream of tokens",
+            _ => "rows, or a series of steps for windows",
+        };
+        column(&array.name, format!("{} {:?}", array.dtype, array.shape), makes)
+    };
+    let columns = arrays.iter().map(describe).collect();
+    Found { rows: first.filter(|_| is_alike), chunks: first.filter(|_| is_alike).map(|_| 1), columns }
+}
+
+fn describe_megatron(index: &MegatronIndex) -> Found {
+    let tokens: u64 = index.lengths.iter().map(|&length| u64::from(length)).sum();
+    let (least, most) = (index.lengths.iter().min(), index.lengths.iter().max());
+    let kind = format!(
+        "{tokens} {}, {} to {} in a sequence, {}",
+        index.dtype,
+        least.unwrap_or(&0),
+        most.unwrap_or(&0),
+        count_in_words(index.documents, "document")
+    );
+    let columns = vec![column("input_ids", kind, "sequences of any length, or documents of tokens")];
+    Found { rows: Some(index.lengths.len() as u64), chunks: None, columns }
+}
+
+fn describe_tar(samples: &TarSamples) -> Found {
+    let describe = |extension: &Extension| {
+        let members = count_in_words(extension.members, "member");
+        let kind = format!("{members} of {} to {} bytes", extension.least, extension.most);
+        column(&extension.name, kind, "samples on demand, which a function decodes")
+    };
+    let columns = samples.extensions.iter().map(describe).collect();
+    Found { rows: Some(samples.samples), chunks: None, columns }
 }
 
 /// The things that batchloom can make of a column of a type.
-fn makes(kind: &DataType) -> String {
-    let text = match kind {
+fn makes(kind: &DataType) -> &'static str {
+    match kind {
         DataType::List(inner) | DataType::LargeList(inner) if inner.data_type().is_numeric() => {
             "sequences of any length, or documents of tokens"
         }
@@ -97,6 +176,5 @@ fn makes(kind: &DataType) -> String {
             "samples on demand, which a function decodes"
         }
         _ => "nothing directly; samples on demand, by a function",
-    };
-    text.to_owned()
+    }
 }

@@ -20,7 +20,7 @@ use crate::read::Tables;
 pub(crate) fn run(command: Command, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
     match command {
         Command::Inspect { files } => inspect::run(&files, tables, output),
-        Command::Convert(arguments) => convert::run(&arguments, output),
+        Command::Convert(arguments) => convert::run(&arguments, tables, output),
         Command::Index { files, columns } => index::run(&files, &columns, output),
         Command::Lengths { source, output: file } => lengths::run(&source, file.as_deref(), tables, output),
         Command::Compare { source, rules } => compare::run(&source, &rules, tables, output),

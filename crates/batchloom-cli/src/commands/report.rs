@@ -33,7 +33,7 @@ pub(super) fn run(
     let best = comparison.rules[comparison.best].rule.clone();
     let builder = Plan::builder(sizes.len()).rule(best).sizes(sizes.clone()).shuffle(true);
     let plan = builder.world_size(rules.world_size).build()?;
-    let page = Page::new(format!("Batches of {}", source.lengths.display()));
+    let page = Page::new(format!("Batches of {}", source.title()));
     let page = page.histogram(&Histogram::new(sizes.as_slice())).comparison(&comparison).plan(&plan);
     fs::write(file, page.html()).with_context(|| file.display().to_string())?;
     drop(progress);

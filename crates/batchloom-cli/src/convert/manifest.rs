@@ -58,16 +58,12 @@ impl WrittenFile {
 }
 
 impl Manifest {
-    /// The manifest in a folder, if it is of the same conversion, with the files that are still there; otherwise `fresh`.
+    /// The manifest in a folder, if it is of the same conversion, with the files that are still as they were
+    /// written; otherwise `fresh`.
     pub(super) fn open(folder: &Path, fresh: Self) -> Result<Self> {
         let path = folder.join(NAME);
         if !path.exists() {
-            if fs::read_dir(folder)?
-                .flatten()
-                .any(|entry| entry.file_name().to_string_lossy().starts_with("part-"))
-            {
-                bail!("{} holds files of another conversion; expected an empty folder", folder.display());
-            }
+            require_empty(folder)?;
             fresh.keep(folder)?;
             return Ok(fresh);
         }
@@ -84,20 +80,23 @@ impl Manifest {
             let here = folder.join(&file.name);
             let found =
                 here.exists().then(|| WrittenFile::of(file.name.clone(), file.rows, &here)).transpose()?;
-            if found.as_ref() != Some(&file) {
-                bail!(
-                    "{} is not as the manifest has it; expected an empty folder, or the file as it was",
-                    here.display()
-                );
+            // A file that is gone, or is not as it was written, is made again.
+            if found.as_ref() == Some(&file) {
+                kept.files.push(file);
             }
-            kept.files.push(file);
         }
         Ok(kept)
     }
 
-    /// Adds a file that is whole.
+    /// Returns true if a file is whole.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    /// Adds a file that is whole, in its place.
     pub(super) fn add(&mut self, folder: &Path, file: WrittenFile) -> Result<()> {
         self.files.push(file);
+        self.files.sort_by(|one, other| one.name.cmp(&other.name));
         self.keep(folder)
     }
 
@@ -114,4 +113,19 @@ impl Manifest {
             .and_then(|()| fs::rename(&part, &path))
             .with_context(|| path.display().to_string())
     }
+}
+
+/// Refuses a folder with files that are none of a conversion, such as the files that are read.
+fn require_empty(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // An interrupt may have left what is hidden, or a manifest that is not whole.
+        if !name.starts_with('.') && name != format!("{NAME}.part") {
+            bail!(
+                "{} holds {name}, and no manifest of a conversion; expected an empty folder",
+                folder.display()
+            );
+        }
+    }
+    Ok(())
 }

@@ -3,24 +3,16 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use arrow_array::types::{
-    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
-};
-use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray,
-    RecordBatch,
-};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::Field;
-use batchloom::DType;
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{DataType, Field, Schema};
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize};
 
-use super::rows::{Column, Rows};
+use super::fields::{element_of, find_null, number_of, read_lists, read_numbers};
+use super::scatter::Gathered;
 
 /// The rows of a record batch.
 const BATCH: usize = 8192;
@@ -63,149 +55,176 @@ impl Target {
     }
 
     /// Refuses columns that the format does not hold.
-    pub(super) fn require(self, rows: &Rows) -> Result<()> {
+    pub(super) fn require(self, schema: &Schema) -> Result<()> {
         match self {
             Self::Arrow => Ok(()),
-            Self::Safetensors => match rows.columns.iter().find(|column| column.lengths.is_some()) {
-                Some(column) => bail!(
-                    "column {} holds lists that differ in length; expected --to arrow, or --column without it",
-                    column.name
-                ),
-                None => Ok(()),
-            },
-            Self::Tokens { .. } => {
-                let names: Vec<_> = rows.columns.iter().map(|column| column.name.as_str()).collect();
-                ensure!(
-                    names.len() == 1,
-                    "there are columns {}; expected one of them, as --column {}",
-                    names.join(", "),
-                    names[0]
-                );
-                let dtype = rows.columns[0].dtype;
-                let is_whole = matches!(
-                    dtype,
-                    DType::U8
-                        | DType::U16
-                        | DType::U32
-                        | DType::U64
-                        | DType::I8
-                        | DType::I16
-                        | DType::I32
-                        | DType::I64
-                );
-                ensure!(
-                    is_whole,
-                    "column {} holds {}; expected whole numbers for tokens",
-                    names[0],
-                    dtype.name()
-                );
-                Ok(())
-            }
+            Self::Safetensors => require_tensors(schema),
+            Self::Tokens { .. } => require_tokens(schema),
         }
     }
 
+    /// Refuses nulls, if the format does not hold them. `first` is the number of the first row in its file.
+    pub(super) fn require_values(self, path: &Path, first: u64, rows: &RecordBatch) -> Result<()> {
+        if self == Self::Arrow {
+            return Ok(());
+        }
+        for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+            if let Some(row) = find_null(&**column)? {
+                bail!(
+                    "{}: row {} of column {} is null or holds a null; expected a value in every row for --to {}, or \
+                     --to arrow, which keeps nulls",
+                    path.display(),
+                    first + row as u64,
+                    field.name(),
+                    self.name()
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a file.
-    pub(super) fn write(self, path: &Path, rows: &Rows) -> Result<()> {
+    pub(super) fn write(self, path: &Path, rows: &Gathered, schema: &Schema) -> Result<()> {
         match self {
-            Self::Arrow => write_arrow(path, rows),
-            Self::Safetensors => write_safetensors(path, rows),
-            Self::Tokens { width, end } => write_tokens(path, &rows.columns[0], rows.count(), width, end),
+            Self::Arrow => write_arrow(path, rows, schema),
+            Self::Safetensors => write_safetensors(path, &rows.rows(0, rows.count())?),
+            Self::Tokens { width, end } => write_tokens(path, rows, width, end),
         }
     }
 }
 
-fn write_arrow(path: &Path, rows: &Rows) -> Result<()> {
-    let columns =
-        rows.columns.iter().map(|column| Ok((column.name.as_str(), arrow_column(column, rows.count())?)));
-    let batch = RecordBatch::try_from_iter(columns.collect::<Result<Vec<_>>>()?)?;
-    let mut writer =
-        arrow_ipc::writer::FileWriter::try_new(BufWriter::new(File::create(path)?), &batch.schema())?;
-    for first in (0..batch.num_rows()).step_by(BATCH) {
-        writer.write(&batch.slice(first, BATCH.min(batch.num_rows() - first)))?;
+/// Refuses columns that make no tensor.
+fn require_tensors(schema: &Schema) -> Result<()> {
+    let makes_tensor = |field: &Field| number_of(field.data_type()).is_some();
+    let Some(wrong) = schema.fields().iter().find(|field| !makes_tensor(field)) else { return Ok(()) };
+    let others = schema.fields().iter().filter(|field| makes_tensor(field));
+    let others: Vec<_> = others.map(|field| format!("--column {}", field.name())).collect();
+    let held = match element_of(wrong.data_type()) {
+        Some(_) => format!("lists that may differ in length, {}", wrong.data_type()),
+        None => wrong.data_type().to_string(),
+    };
+    let others = if others.is_empty() { String::new() } else { format!(", or {}", others.join(" ")) };
+    bail!(
+        "column {} holds {held}, which is no tensor; expected --to arrow, which keeps every column{others}",
+        wrong.name()
+    )
+}
+
+/// Refuses all but one column of whole numbers, or of lists of them.
+fn require_tokens(schema: &Schema) -> Result<()> {
+    let is_tokens = |field: &Field| {
+        let kind = element_of(field.data_type()).unwrap_or(field.data_type());
+        number_of(kind).is_some_and(DataType::is_integer)
+    };
+    let usable: Vec<_> = schema.fields().iter().filter(|field| is_tokens(field)).collect();
+    if let [field] = &schema.fields()[..] {
+        ensure!(
+            is_tokens(field),
+            "column {} holds {}; expected whole numbers for tokens, or --to arrow, which keeps every column",
+            field.name(),
+            field.data_type()
+        );
+        return Ok(());
+    }
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    // Lists are documents.
+    let best = usable.iter().find(|field| element_of(field.data_type()).is_some()).or(usable.first());
+    match best {
+        Some(best) => bail!(
+            "there are columns {}, and --to bin holds one; expected one of them, as --column {}",
+            names.join(", "),
+            best.name()
+        ),
+        None => {
+            bail!(
+                "columns {} hold no whole numbers; expected a column of tokens, or --to arrow, which keeps every column",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+fn write_arrow(path: &Path, rows: &Gathered, schema: &Schema) -> Result<()> {
+    let mut writer = FileWriter::try_new(BufWriter::new(File::create(path)?), schema)?;
+    // A file has one dictionary for a column, which all its rows share.
+    let has_dictionary = schema.fields().iter().any(|field| holds_dictionary(field.data_type()));
+    let whole = if has_dictionary { Some(rows.rows(0, rows.count())?) } else { None };
+    for first in (0..rows.count()).step_by(BATCH) {
+        let count = BATCH.min(rows.count() - first);
+        let batch = match &whole {
+            Some(whole) => whole.slice(first, count),
+            None => rows.rows(first, count)?,
+        };
+        writer.write(&batch)?;
     }
     writer.finish()?;
     Ok(writer.into_inner()?.flush()?)
 }
 
-fn arrow_column(column: &Column, rows: usize) -> Result<ArrayRef> {
-    let elements = arrow_values(column)?;
-    let field = Arc::new(Field::new_list_field(elements.data_type().clone(), false));
-    if let Some(lengths) = &column.lengths {
-        let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|&length| length as usize));
-        return Ok(Arc::new(ListArray::try_new(field, offsets, elements, None)?));
-    }
-    match column.inner.iter().product::<usize>() {
-        _ if column.inner.is_empty() => Ok(elements),
-        extent => {
-            ensure!(rows > 0 || extent > 0, "column {} has rows without elements", column.name);
-            Ok(Arc::new(FixedSizeListArray::try_new(field, i32::try_from(extent)?, elements, None)?))
-        }
+/// Returns true if a type is a dictionary, or has one inside.
+fn holds_dictionary(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(..) => true,
+        DataType::List(inner)
+        | DataType::LargeList(inner)
+        | DataType::ListView(inner)
+        | DataType::LargeListView(inner)
+        | DataType::FixedSizeList(inner, _)
+        | DataType::RunEndEncoded(_, inner)
+        | DataType::Map(inner, _) => holds_dictionary(inner.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_dictionary(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| holds_dictionary(field.data_type())),
+        _ => false,
     }
 }
 
-fn arrow_values(column: &Column) -> Result<ArrayRef> {
-    fn of<T: ArrowPrimitiveType>(column: &Column) -> ArrayRef {
-        let count = column.values.len() / column.dtype.size();
-        // A copy lies as the elements need it.
-        let buffer = Buffer::from(column.values.as_slice());
-        Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::new(buffer, 0, count), None))
-    }
-    Ok(match column.dtype {
-        DType::Bool => Arc::new(BooleanArray::from_iter(column.values.iter().map(|&value| Some(value != 0)))),
-        DType::U8 => of::<UInt8Type>(column),
-        DType::U16 => of::<UInt16Type>(column),
-        DType::U32 => of::<UInt32Type>(column),
-        DType::U64 => of::<UInt64Type>(column),
-        DType::I8 => of::<Int8Type>(column),
-        DType::I16 => of::<Int16Type>(column),
-        DType::I32 => of::<Int32Type>(column),
-        DType::I64 => of::<Int64Type>(column),
-        DType::F16 => of::<Float16Type>(column),
-        DType::F32 => of::<Float32Type>(column),
-        DType::F64 => of::<Float64Type>(column),
-        other => bail!("column {} holds {}, which Arrow has no type for", column.name, other.name()),
-    })
-}
-
-fn write_safetensors(path: &Path, rows: &Rows) -> Result<()> {
-    let tensor = |column: &Column| -> Result<(String, Vec<usize>, Dtype)> {
-        let dtype = match column.dtype {
-            DType::Bool => Dtype::BOOL,
-            DType::U8 => Dtype::U8,
-            DType::U16 => Dtype::U16,
-            DType::U32 => Dtype::U32,
-            DType::U64 => Dtype::U64,
-            DType::I8 => Dtype::I8,
-            DType::I16 => Dtype::I16,
-            DType::I32 => Dtype::I32,
-            DType::I64 => Dtype::I64,
-            DType::F16 => Dtype::F16,
-            DType::BF16 => Dtype::BF16,
-            DType::F32 => Dtype::F32,
-            DType::F64 => Dtype::F64,
-            other => {
-                bail!("column {} holds {}, which safetensors has no type for", column.name, other.name())
-            }
+fn write_safetensors(path: &Path, rows: &RecordBatch) -> Result<()> {
+    let mut columns = Vec::new();
+    for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+        let numbers = read_numbers(&**column).with_context(|| format!("column {}", field.name()))?;
+        let kind = match numbers.kind {
+            DataType::Boolean => Dtype::BOOL,
+            DataType::UInt8 => Dtype::U8,
+            DataType::UInt16 => Dtype::U16,
+            DataType::UInt32 => Dtype::U32,
+            DataType::UInt64 => Dtype::U64,
+            DataType::Int8 => Dtype::I8,
+            DataType::Int16 => Dtype::I16,
+            DataType::Int32 => Dtype::I32,
+            DataType::Int64 => Dtype::I64,
+            DataType::Float16 => Dtype::F16,
+            DataType::Float32 => Dtype::F32,
+            DataType::Float64 => Dtype::F64,
+            other => bail!("column {} holds {other}, which safetensors has no type for", field.name()),
         };
-        Ok((column.name.clone(), [&[rows.count()], column.inner.as_slice()].concat(), dtype))
-    };
+        let shape = [&[rows.num_rows()], numbers.shape.as_slice()].concat();
+        columns.push((field.name().clone(), kind, shape, numbers.bytes));
+    }
     let mut views = Vec::new();
-    for column in &rows.columns {
-        let (name, shape, dtype) = tensor(column)?;
-        views.push((name, TensorView::new(dtype, shape, &column.values)?));
+    for (name, kind, shape, bytes) in &columns {
+        views.push((name.clone(), TensorView::new(*kind, shape.clone(), bytes)?));
     }
     Ok(fs::write(path, serialize(views, None)?)?)
 }
 
-fn write_tokens(path: &Path, column: &Column, rows: usize, width: usize, end: Option<u32>) -> Result<()> {
+fn write_tokens(path: &Path, rows: &Gathered, width: usize, end: Option<u32>) -> Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
-    let size = column.dtype.size();
-    let is_signed = matches!(column.dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    for first in (0..rows.count()).step_by(BATCH) {
+        let batch = rows.rows(first, BATCH.min(rows.count() - first))?;
+        write_documents(&mut out, &batch, width, end)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn write_documents(out: &mut impl Write, rows: &RecordBatch, width: usize, end: Option<u32>) -> Result<()> {
+    let (numbers, lengths) = read_lists(&**rows.column(0))?;
+    let size = numbers.kind.primitive_width().context("tokens are no numbers")?;
+    let is_signed = numbers.kind.is_signed_integer();
     let most = if width == 2 { u64::from(u16::MAX) } else { u64::from(u32::MAX) };
-    let each = column.inner.iter().product::<usize>();
-    let mut values = column.values.chunks_exact(size);
-    for row in 0..rows {
-        let count = each * column.lengths.as_ref().map_or(1, |lengths| lengths[row] as usize);
+    let each: usize = numbers.shape.iter().product();
+    let mut values = numbers.bytes.chunks_exact(size);
+    for row in 0..rows.num_rows() {
+        let count = each * lengths.as_ref().map_or(1, |lengths| lengths[row]);
         for value in values.by_ref().take(count) {
             let mut bytes = [0; 8];
             bytes[..size].copy_from_slice(value);
@@ -214,7 +233,7 @@ fn write_tokens(path: &Path, column: &Column, rows: usize, width: usize, end: Op
             let token = token.with_context(|| {
                 format!(
                     "a token of column {} is no number from 0 to {most}; expected --dtype uint32",
-                    column.name
+                    rows.schema_ref().field(0).name()
                 )
             })?;
             out.write_all(&token.to_le_bytes()[..width])?;
@@ -223,5 +242,5 @@ fn write_tokens(path: &Path, column: &Column, rows: usize, width: usize, end: Op
             out.write_all(&end.to_le_bytes()[..width])?;
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The blocks of Arrow files, checked before they are read: the reader allocates the memory that a file declares.
 //!
-//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that tells of
+//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that declares
 //! more bytes than can be had, at the cost of reading its metadata.
 
 use std::fs::File;
@@ -13,8 +13,8 @@ use arrow_ipc::{Message, root_as_footer, root_as_message};
 /// The bytes at the end of a file: the length of its footer, and the name of the format.
 const TAIL: usize = 10;
 
-/// Checks the blocks that the footer of a file lists.
-pub(super) fn require_blocks(file: &mut File) -> Result<()> {
+/// Checks the blocks that the footer of a file lists, and returns the number of rows in them.
+pub(super) fn require_blocks(file: &mut File) -> Result<u64> {
     let size = file.metadata()?.len();
     let mut tail = [0; TAIL];
     file.seek(SeekFrom::Start(size.saturating_sub(TAIL as u64)))?;
@@ -26,6 +26,7 @@ pub(super) fn require_blocks(file: &mut File) -> Result<()> {
     let mut footer = Vec::new();
     file.by_ref().take(length).read_to_end(&mut footer)?;
     let footer = root_as_footer(&footer).map_err(|error| anyhow!("its footer is damaged: {error}"))?;
+    let mut rows = 0;
     for block in footer.dictionaries().into_iter().chain(footer.recordBatches()).flatten() {
         let lengths = [block.offset(), block.metaDataLength().into(), block.bodyLength()];
         let end: i128 = lengths.iter().map(|&bytes| i128::from(bytes)).sum();
@@ -36,16 +37,19 @@ pub(super) fn require_blocks(file: &mut File) -> Result<()> {
             let mut message = Vec::new();
             file.by_ref().take(length.into()).read_to_end(&mut message)?;
             let body = block.offset().unsigned_abs() + u64::from(block.metaDataLength().unsigned_abs());
-            require_memory(file, &parse_message(&message)?, body)?;
+            let message = parse_message(&message)?;
+            require_memory(file, &message, body)?;
+            rows += count_rows(&message);
         }
     }
     file.rewind()?;
-    Ok(())
+    Ok(rows)
 }
 
-/// Checks the messages of a stream.
-pub(super) fn require_messages(file: &mut File) -> Result<()> {
+/// Checks the messages of a stream, and returns the number of rows in them.
+pub(super) fn require_messages(file: &mut File) -> Result<u64> {
     let size = file.metadata()?.len();
+    let mut rows = 0;
     while let Some(length) = next_length(file)? {
         let mut message = Vec::new();
         file.by_ref().take(length.into()).read_to_end(&mut message)?;
@@ -54,10 +58,16 @@ pub(super) fn require_messages(file: &mut File) -> Result<()> {
         let end = i128::from(start) + i128::from(body);
         ensure!(body >= 0 && end <= size.into(), "a message of it would end at byte {end} of {size}");
         require_memory(file, &message, start)?;
+        rows += count_rows(&message);
         file.seek(SeekFrom::Start(start + body.unsigned_abs()))?;
     }
     file.rewind()?;
-    Ok(())
+    Ok(rows)
+}
+
+/// The rows of a message; none in a dictionary. The reader refuses a number that its buffers do not hold.
+fn count_rows(message: &Message<'_>) -> u64 {
+    message.header_as_record_batch().map_or(0, |batch| u64::try_from(batch.length()).unwrap_or(0))
 }
 
 fn parse_message(message: &[u8]) -> Result<Message<'_>> {
@@ -74,7 +84,7 @@ fn require_memory(file: &mut File, message: &Message<'_>, body: u64) -> Result<(
         file.seek(SeekFrom::Start(start.context("a buffer begins before its block")?))?;
         let mut size = [0; 8];
         file.read_exact(&mut size).context("a buffer ends after the file")?;
-        // Less than 0 says that the buffer is not compressed.
+        // Less than 0 marks a buffer that is not compressed.
         let size = usize::try_from(i64::from_le_bytes(size)).unwrap_or(0);
         let can_be_had = Vec::<u8>::new().try_reserve_exact(size).is_ok();
         ensure!(can_be_had, "a compressed buffer would take {size} bytes, which cannot be had");

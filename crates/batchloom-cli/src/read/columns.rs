@@ -19,7 +19,7 @@ pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) ->
         Some(column) => choose_column(&schema, column)?,
         None => only_column(&schema)?,
     };
-    let table = tables.open(path, Some(&column))?;
+    let table = tables.open(path, Some(std::slice::from_ref(&column)))?;
     let mut lengths = Vec::new();
     for batch in table.batches {
         let batch = batch?;
@@ -48,7 +48,7 @@ fn only_column(schema: &Schema) -> Result<String> {
 }
 
 /// A message for a column that is not there, which offers the nearest name.
-pub(super) fn describe_missing(column: &str, names: &[&str]) -> String {
+pub(crate) fn describe_missing(column: &str, names: &[&str]) -> String {
     let near = names
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(column, a).total_cmp(&strsim::jaro_winkler(column, b)));

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -80,7 +80,7 @@ fn guarded_batches(
 }
 
 impl Tables for Files {
-    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table> {
+    fn open(&self, path: &Path, columns: Option<&[String]>) -> Result<Table> {
         let mut file = File::open(path)?;
         let mut start = [0; 6];
         let read = file.read(&mut start)?;
@@ -88,19 +88,24 @@ impl Tables for Files {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
         let is_parquet = matches!(end.as_deref(), Some("parquet" | "pq"));
         match (is_parquet, start[..read].starts_with(PARQUET), start[..read].starts_with(ARROW)) {
-            (true, true, _) => catch_panic(|| parquet(file, column))?,
+            (true, true, _) => catch_panic(|| parquet(file, columns))?,
             (true, false, _) => bail!("this is not a Parquet file"),
-            (false, _, true) => catch_panic(|| arrow_file(file, column))?,
-            (false, _, false) => catch_panic(|| arrow_stream(file, column))?,
+            (false, _, true) => catch_panic(|| arrow_file(file, columns))?,
+            (false, _, false) => catch_panic(|| arrow_stream(file, columns))?,
         }
     }
 }
 
-fn parquet(file: File, column: Option<&str>) -> Result<Table> {
+/// The places of columns.
+fn places(schema: &Schema, columns: &[String]) -> Result<Vec<usize>> {
+    columns.iter().map(|column| Ok(schema.index_of(column)?)).collect()
+}
+
+fn parquet(file: File, columns: Option<&[String]>) -> Result<Table> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).context("this is not a Parquet file")?;
     let schema = builder.schema().clone();
-    let mask = match column {
-        Some(column) => ProjectionMask::roots(builder.parquet_schema(), [schema.index_of(column)?]),
+    let mask = match columns {
+        Some(columns) => ProjectionMask::roots(builder.parquet_schema(), places(&schema, columns)?),
         None => ProjectionMask::all(),
     };
     let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
@@ -109,29 +114,29 @@ fn parquet(file: File, column: Option<&str>) -> Result<Table> {
     Ok(Table { schema, rows, chunks, batches })
 }
 
-fn arrow_file(mut file: File, column: Option<&str>) -> Result<Table> {
-    require_blocks(&mut file).context("this is not an Arrow file")?;
+fn arrow_file(mut file: File, columns: Option<&[String]>) -> Result<Table> {
+    let rows = Some(require_blocks(&mut file).context("this is not an Arrow file")?);
     let reader =
         FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is not an Arrow file")?;
     let (schema, chunks) = (reader.schema(), Some(reader.num_batches() as u64));
-    let Some(column) = column else {
-        return Ok(Table { schema, rows: None, chunks, batches: guarded_batches(reader) });
+    let Some(columns) = columns else {
+        return Ok(Table { schema, rows, chunks, batches: guarded_batches(reader) });
     };
-    let columns = Some(vec![schema.index_of(column)?]);
+    let columns = Some(places(&schema, columns)?);
     let reader = FileReader::try_new(BufReader::new(file), columns)?;
-    Ok(Table { schema, rows: None, chunks, batches: guarded_batches(reader) })
+    Ok(Table { schema, rows, chunks, batches: guarded_batches(reader) })
 }
 
-fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
-    require_messages(&mut file).context("this is not an Arrow file")?;
+fn arrow_stream(mut file: File, columns: Option<&[String]>) -> Result<Table> {
+    let rows = Some(require_messages(&mut file).context("this is not an Arrow file")?);
     let reader = StreamReader::try_new(BufReader::new(file.try_clone()?), None)
         .context("this is not an Arrow file")?;
     let schema = reader.schema();
-    let Some(column) = column else {
-        return Ok(Table { schema, rows: None, chunks: None, batches: guarded_batches(reader) });
+    let Some(columns) = columns else {
+        return Ok(Table { schema, rows, chunks: None, batches: guarded_batches(reader) });
     };
-    let columns = Some(vec![schema.index_of(column)?]);
+    let columns = Some(places(&schema, columns)?);
     file.rewind()?;
     let reader = StreamReader::try_new(BufReader::new(file), columns)?;
-    Ok(Table { schema, rows: None, chunks: None, batches: guarded_batches(reader) })
+    Ok(Table { schema, rows, chunks: None, batches: guarded_batches(reader) })
 }

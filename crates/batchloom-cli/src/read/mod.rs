@@ -1,13 +1,19 @@
 //! Lengths of samples from files. The end of the name decides the form, and the file has to agree.
 
+mod arrays;
 #[cfg(feature = "columns")]
 mod arrow_blocks;
 mod columns;
 #[cfg(feature = "columns")]
 mod files;
 mod folder;
+mod json_table;
+mod json_value;
 mod npy;
+mod tar;
 mod text;
+mod tokens;
+mod zip;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,10 +29,15 @@ use batchloom::batching::{Budgets, Rule, Sizes};
 use crate::arguments::LengthsSource;
 use crate::progress::Progress;
 
+pub(crate) use arrays::{ArrayInfo, npz_arrays, safetensors_arrays};
+pub(crate) use columns::describe_missing;
 #[cfg(feature = "columns")]
 pub use files::Files;
 pub(crate) use folder::list_files;
+pub(crate) use json_table::JsonTable;
 pub(crate) use npy::{npy_array, write_npy};
+pub(crate) use tar::{Extension, TarSamples, list_samples};
+pub(crate) use tokens::{MegatronIndex, describe_tokens, read_megatron};
 
 /// A table with columns.
 pub struct Table {
@@ -54,20 +65,44 @@ impl fmt::Debug for Table {
 
 /// A reader of files with columns.
 pub trait Tables {
-    /// Opens a Parquet or an Arrow file, to read one column, which is there, or all.
+    /// Opens a Parquet or an Arrow file, to read some columns, which are there, or all.
     ///
     /// # Errors
     /// The file cannot be read, or is of another kind.
-    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table>;
+    fn open(&self, path: &Path, columns: Option<&[String]>) -> Result<Table>;
+}
+
+/// The number of rows of a Parquet or an Arrow file. Where nothing in the file has it, one column is read.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn count_rows(tables: &dyn Tables, path: &Path) -> Result<u64> {
+    let table = tables.open(path, None)?;
+    let first = table.schema.fields().first().map(|field| field.name().clone());
+    match (table.rows, first) {
+        (Some(rows), _) => Ok(rows),
+        (None, None) => Ok(0),
+        (None, Some(first)) => {
+            let batches = tables.open(path, Some(&[first]))?.batches;
+            batches.map(|batch| Ok(batch?.num_rows() as u64)).sum()
+        }
+    }
 }
 
 /// The form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileFormat {
     Npy,
+    Npz,
+    Safetensors,
     Columns,
     Text,
     JsonLines,
+    /// Tokens without an index.
+    Tokens,
+    /// The index of a Megatron corpus, which stands for its tokens too.
+    Megatron,
+    Tar,
 }
 
 impl FileFormat {
@@ -77,31 +112,40 @@ impl FileFormat {
         Ok(match end.as_deref() {
             _ if path.as_os_str() == "-" => Self::Text,
             Some("npy") => Self::Npy,
-            Some("parquet" | "pq" | "arrow" | "feather" | "ipc") => Self::Columns,
+            Some("npz") => Self::Npz,
+            Some("safetensors") => Self::Safetensors,
+            Some("bin") => Self::Tokens,
+            Some("idx") => Self::Megatron,
+            Some("tar") => Self::Tar,
+            Some("parquet" | "pq" | "arrow" | "arrows" | "feather" | "ipc") => Self::Columns,
             Some("txt") => Self::Text,
             Some("jsonl" | "ndjson") => Self::JsonLines,
             _ => bail!(
-                "{} has a name of no known kind; expected .npy, .parquet, .arrow, .txt, .jsonl, or - for standard input",
+                "{} has a name of no known kind; expected .npy, .npz, .safetensors, .parquet, .arrow, .bin, .idx, .tar, \
+                 .txt, .jsonl, or - for standard input",
                 path.display()
             ),
         })
     }
 }
 
-/// Reads the lengths of samples, of all files of a folder.
+/// Reads the lengths of samples, of one file after the other.
 ///
 /// # Errors
 /// One that names the file, and the row or the line where there is one.
 pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
-    let path = &source.lengths;
-    let progress = Progress::new(format!("reading {}", path.display()));
+    let progress = Progress::new(format!("reading {}", source.title()));
+    let files = list_files(&source.lengths)?;
+    if source.is_standard_input() && files.len() > 1 {
+        bail!("- is given beside files; expected standard input alone, or files");
+    }
     let mut lengths = Vec::new();
-    for file in list_files(path)? {
+    for file in files {
         lengths.extend(lengths_of(&file, source, tables)?);
     }
     drop(progress);
     if lengths.is_empty() {
-        bail!("{}: there are no lengths; expected at least one", path.display());
+        bail!("{}: there are no lengths; expected at least one", source.title());
     }
     Ok(lengths)
 }
@@ -109,11 +153,20 @@ pub(crate) fn lengths(source: &LengthsSource, tables: &dyn Tables) -> Result<Vec
 /// Reads the lengths of samples in one file.
 fn lengths_of(path: &Path, source: &LengthsSource, tables: &dyn Tables) -> Result<Vec<u32>> {
     let form = FileFormat::of(path)?;
-    if source.column.is_some() && matches!(form, FileFormat::Npy | FileFormat::Text) {
+    let has_columns = !matches!(form, FileFormat::Npy | FileFormat::Text | FileFormat::Megatron);
+    if source.column.is_some() && !has_columns {
         bail!("{} has no columns; expected no --column", path.display());
     }
     let lengths = match form {
-        FileFormat::Npy => npy::lengths(open(path)?),
+        FileFormat::Npy => npy::read_lengths(open(path)?),
+        FileFormat::Npz => arrays::npz_lengths(path, source.column.as_deref()),
+        FileFormat::Safetensors => arrays::safetensors_lengths(path, source.column.as_deref()),
+        FileFormat::Megatron => read_megatron(path).map(|index| index.lengths),
+        FileFormat::Tokens => tokens::refuse_stream(),
+        FileFormat::Tar => Err(anyhow::anyhow!(
+            "members of a tar have no lengths before a function decodes them; expected lengths in another file, such \
+             as .npy or .txt: `batchloom inspect` lists the members"
+        )),
         FileFormat::Columns => columns::lengths(tables, path, source.column.as_deref()),
         FileFormat::Text => text::lines(open(path)?, source.count),
         FileFormat::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),

@@ -14,13 +14,18 @@ use super::length;
 /// The number of bytes that an array's place in a file is a multiple of, as NumPy writes it.
 const ALIGNMENT: usize = 64;
 
-/// Reads integers of any size.
-pub(super) fn lengths(mut file: impl Read) -> Result<Vec<u32>> {
+/// Reads integers of any size, behind their header.
+pub(super) fn read_lengths(mut file: impl Read) -> Result<Vec<u32>> {
     let header = NpyHeader::read(&mut file)?;
     let [count] = header.shape[..] else {
         bail!("the array has shape {:?}; expected one dimension", header.shape);
     };
-    match header.dtype {
+    lengths_of_array(file, header.dtype, count)
+}
+
+/// Reads `count` integers of any size.
+pub(super) fn lengths_of_array(file: impl Read, dtype: DType, count: usize) -> Result<Vec<u32>> {
+    match dtype {
         DType::I8 => numbers(file, count, i8::from_ne_bytes),
         DType::I16 => numbers(file, count, i16::from_ne_bytes),
         DType::I32 => numbers(file, count, i32::from_ne_bytes),
