@@ -2,10 +2,8 @@
 //!
 //! These panic on some damaged files. Such a panic is an error here, and is not printed.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,30 +28,13 @@ impl Files {
     /// Keeps panics of the readers of tables, which become errors, from being printed. Other panics are printed as
     /// before.
     pub fn silence_panics(self) {
-        let print = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !READING.get() {
-                print(info);
-            }
-        }));
+        batchloom_formats::silence_panics();
     }
-}
-
-thread_local! {
-    /// True while this thread reads a table.
-    static READING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Reads a part of a table. A panic on the way is an error.
 fn catch_panic<T>(read: impl FnOnce() -> T) -> Result<T> {
-    READING.set(true);
-    let done = panic::catch_unwind(AssertUnwindSafe(read));
-    READING.set(false);
-    done.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is known");
-        anyhow!("the file is damaged: {}", text.lines().next().unwrap_or_default())
-    })
+    batchloom_formats::catch_panic(read).map_err(|reason| anyhow!("the file is damaged: {reason}"))
 }
 
 /// The batches of a table, up to an error.
