@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from batchloom.dataset.base import Dataset
-from batchloom.formats.arrow_tables import map_whole, open_tables, read_table, refuse_chunk_options, require_pyarrow
+from batchloom.formats.arrow_selections import open_some
+from batchloom.formats.arrow_tables import map_whole, read_table, refuse_chunk_options, require_pyarrow
 from batchloom.formats.items import FileReader
 from batchloom.formats.options import OpenOptions
 
@@ -34,4 +35,4 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         return open_mapped_rows(files, options)
     refuse_chunk_options(options, files[0], ("chunks_open", "on_error"))
     tables = [read_table(file, memory) for file, memory in zip(files, memories, strict=True)]
-    return open_tables(tables, options)
+    return open_some(tables, None, options)

@@ -99,11 +99,15 @@ class BatchFile:
         return pyarrow.Table.from_batches([batch])
 
     def _decode(self, number: int) -> Any:
-        if has_categories(self.schema):
+        if self._has_categories:
             return self._reader.get_batch(number)
         header = self.headers[number]
         message = pyarrow.ipc.read_message(pyarrow.py_buffer(self.source.read(0, header.start, header.size)))
         return pyarrow.ipc.read_record_batch(message, self.schema)
+
+    @cached_property
+    def _has_categories(self) -> bool:
+        return has_categories(self.schema)
 
     @cached_property
     def _reader(self) -> Any:
@@ -118,14 +122,20 @@ class BatchFile:
         Args:
             name: The name of the column: of a struct, the name before its first dot.
         """
+        nodes = self._find_nodes(name)
+        found = (number for number, header in enumerate(self.headers) if header.rows and header.nulls[nodes].any())
+        return next(found, None)
+
+    def may_have_nulls(self, number: int, columns: Sequence[str]) -> bool:
+        """Return whether the header of a record batch counts nulls in columns, or in what is in their lists."""
+        return any(self.headers[number].nulls[self._find_nodes(name)].any() for name in columns)
+
+    def _find_nodes(self, name: str) -> slice:
+        """Return the places of the arrays of a column: of a struct, if the name has a dot."""
         names = [field.name for field in self.schema]
         place = names.index(name if name in names else name.partition(".")[0])
         first = sum(_count_nodes(field.type) for field in list(self.schema)[:place])
-        end = first + _count_nodes(self.schema.field(place).type)
-        for number, header in enumerate(self.headers):
-            if header.rows and header.nulls[first:end].any():
-                return number
-        return None
+        return slice(first, first + _count_nodes(self.schema.field(place).type))
 
 
 class _FileBytes(io.RawIOBase):

@@ -24,6 +24,7 @@ from batchloom.formats.arrow_types import BITS, CODES, LISTS, OBJECTS, TIMES, de
 from batchloom.formats.arrow_types import ROWS as FIXED
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import FileReader, open_items
+from batchloom.formats.kept_rows import find_kept_in_chunks, keep
 from batchloom.formats.kinds import ROWS, SEQUENCES, fix_length, require_ones, warn_of_ones
 from batchloom.formats.lists import Lists
 from batchloom.formats.options import OpenOptions
@@ -61,7 +62,7 @@ def open_compressed(
     schema = flatten_schema(opened[0].schema)
     chosen = choose_for_kind(schema.names, options, files[0])
     wanted = list(dict.fromkeys(name for column in chosen.values() for name in column.names))
-    require_nulls_named(options.nulls, schema.names, files[0])
+    require_nulls_named(options.fills, schema.names, files[0])
     for each in opened[1:]:
         other = flatten_schema(each.schema)
         require_same_columns(files[0], schema, each.path, other, wanted, takes_all=options.columns is None)
@@ -72,14 +73,17 @@ def open_compressed(
         BatchChunks(opened, {ATTENTION: chosen.pop(ATTENTION)}, options).require_ones()
         lists.remove(ATTENTION)
     chunks = BatchChunks(opened, chosen, options)
-    chunks.require_no_nulls()
+    if not options.drops_nulls:
+        chunks.require_no_nulls()
+    kept = find_kept_in_chunks(opened, wanted) if options.drops_nulls else numpy.ones(1, numpy.bool_)
     lengths = chunks.read_lengths(lists) if has_lengths else None
     columns = lists if has_lengths else None
     window = {name: getattr(options, name) for name in ("memory", "chunks_open", "on_error") if name in options.given}
     if OBJECTS in (kinds[name] if kinds[name] != CODES else _describe_codes(schema, name) for name in wanted):
         rows = TableChunks(opened, MakeFieldRows(chosen, options))
-        return MapDataset(rows, sizes=lengths, columns=columns, **window, **options.more)
-    return ChunkDataset(chunks.sizes, chunks, lengths=lengths, columns=columns, **window, **options.more)
+        return keep(MapDataset(rows, sizes=lengths, columns=columns, **window, **options.more), kept)
+    dataset = ChunkDataset(chunks.sizes, chunks, lengths=lengths, columns=columns, **window, **options.more)
+    return keep(dataset, kept)
 
 
 def _name_type(schema: Any, column: ChosenColumn) -> str:
@@ -119,7 +123,8 @@ def _open_rows(opened: Sequence[BatchFile], options: OpenOptions) -> Dataset[Any
     for each in opened[1:]:
         takes_all = options.columns is None
         require_same_columns(first.path, first.schema, each.path, each.schema, wanted, takes_all=takes_all)
-    return open_items(TableChunks(opened, MakePlainRows(columns, options.nulls)), options)
+    dataset = open_items(TableChunks(opened, MakePlainRows(columns, options.fills)), options)
+    return keep(dataset, find_kept_in_chunks(opened, wanted)) if options.drops_nulls else dataset
 
 
 class BatchChunks:
@@ -131,7 +136,7 @@ class BatchChunks:
     """
 
     def __init__(self, files: Sequence[BatchFile], chosen: Mapping[str, ChosenColumn], options: OpenOptions) -> None:
-        self._chosen, self._nulls, self._kind = chosen, options.nulls, options.kind
+        self._chosen, self._options = chosen, options
         schema = flatten_schema(files[0].schema)
         self.types = {field: _name_type(schema, column) for field, column in chosen.items()}
         self._batches = [(file, number) for file in files for number, rows in enumerate(file.rows) if rows]
@@ -145,8 +150,8 @@ class BatchChunks:
         """
         file, number = self._batches[chunk]
         name = file.name(number)
-        fields = read_table_fields(flatten_table(file.decode(number)), self._chosen, self._nulls, name)
-        if self._kind == ROWS:
+        fields = read_table_fields(flatten_table(file.decode(number)), self._chosen, self._options, name)
+        if self._options.kind == ROWS:
             places = Places([name], [file.rows[number]])
             return {field: fix_length(field, values, places) for field, values in fields.items()}
         return fields

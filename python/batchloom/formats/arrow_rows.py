@@ -11,6 +11,7 @@ from typing import Any
 
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError
+from batchloom.formats.arrow_selections import leave_out_nulls
 from batchloom.formats.arrow_tables import map_whole, read_stored, refuse_chunk_options, require_same_columns
 from batchloom.formats.items import open_items
 from batchloom.formats.options import OpenOptions
@@ -65,4 +66,6 @@ def open_table_rows(open_tables: Any, indices: Any, options: OpenOptions) -> Dat
     wanted = list(dict.fromkeys(columns.values()))
     for other, found in others:
         require_same_columns(first, table.schema, other, found.schema, wanted, takes_all=options.columns is None)
-    return open_items(MappedRows(open_tables, columns, options.nulls, indices), options)
+    if options.drops_nulls:
+        indices = leave_out_nulls(named, wanted, indices)
+    return open_items(MappedRows(open_tables, columns, options.fills, indices), options)

@@ -175,7 +175,7 @@ def open_tables(tables: Sequence[MappedTable], options: OpenOptions, shown: Arra
     first = tables[0]
     chosen = choose_for_kind(first.table.column_names, options, first.path)
     places = Places([each.path for each in tables], [each.table.num_rows for each in tables])
-    require_nulls_named(options.nulls, first.table.column_names, first.path)
+    require_nulls_named(options.fills, first.table.column_names, first.path)
     wanted = list(dict.fromkeys(name for column in chosen.values() for name in column.names))
     for other in tables[1:]:
         schemas = (first.path, first.table.schema, other.path, other.table.schema)
@@ -196,7 +196,7 @@ def read_fields(
     from batchloom.formats.arrow_columns import ColumnReader
     from batchloom.formats.arrow_memory import Memory
 
-    reader = ColumnReader(Memory([each.memory for each in tables]), options.nulls, places, shown)
+    reader = ColumnReader(Memory([each.memory for each in tables]), options.fills, places, shown)
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for column in chosen.values() for name in column.names):
         chunks = [chunk for each in tables for chunk in each.table.column(name).chunks]

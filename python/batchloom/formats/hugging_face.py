@@ -17,18 +17,17 @@ import numpy
 from batchloom.dataset.base import Dataset, with_batch_types
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.errors import ArgumentError, DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError
+from batchloom.formats.arrow_selections import open_some
 from batchloom.formats.arrow_tables import (
     MappedTable,
     hold_table,
     map_whole,
-    open_tables,
     read_stored,
     read_table,
     refuse_chunk_options,
     require_pyarrow,
 )
-from batchloom.formats.kinds import GROUPS, TOKENS, WINDOWS
 from batchloom.formats.options import OpenOptions
 
 Array = numpy.ndarray[Any, Any]
@@ -41,9 +40,6 @@ INDICES, SHOWN = ("_indices_files", "_indices_data_files"), "_format_columns"
 OBJECT = "the dataset"
 
 INDEX_TYPES = ("uint64", "int64")
-
-# Kinds whose samples are not rows: a selection of rows is made before them.
-OF_OTHER_SAMPLES = (GROUPS, TOKENS, WINDOWS)
 
 
 def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
@@ -70,7 +66,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         from batchloom.formats.arrow_rows import open_table_rows
 
         return open_table_rows(OpenFolders(files), indices, options)
-    return _open_rows(tables, indices, options)
+    return open_some(tables, indices, options, _widen)
 
 
 class OpenFolders:
@@ -137,41 +133,7 @@ def open_object(source: Any, options: OpenOptions) -> Dataset[Any]:
 
         return open_table_rows(OpenObject(source), chosen, options)
     refuse_chunk_options(options, OBJECT, ("on_error",))
-    return _open_rows([hold_table(OBJECT, source.data.table.select(shown))], chosen, options)
-
-
-def _open_rows(tables: Sequence[MappedTable], indices: Array | None, options: OpenOptions) -> Dataset[Any]:
-    """Return the dataset of tables, or of some of their rows."""
-    if indices is not None and options.kind in OF_OTHER_SAMPLES:
-        tables, indices = [_take_rows(tables, indices)], None
-    if indices is None:
-        return _widen(open_tables(tables, options))
-    shown = numpy.zeros(sum(each.table.num_rows for each in tables), numpy.bool_)
-    shown[indices] = True
-    return _widen(open_tables(tables, options, shown)).select(indices)
-
-
-def _take_rows(tables: Sequence[MappedTable], indices: Array) -> MappedTable:
-    """Return rows of tables, copied.
-
-    Raises:
-        DataError: A table is damaged.
-        DTypeError: A column has a type whose rows pyarrow does not take.
-    """
-    import pyarrow
-    from batchloom.formats.sound import SoundArrays
-
-    sound = SoundArrays()
-    for each in tables:
-        for name, column in zip(each.table.column_names, each.table.columns, strict=True):
-            for chunk in column.chunks:
-                if found := sound.find_unsound(chunk):
-                    raise DataError(f"column {name} of {each.path} is damaged: {found[1]}")
-    try:
-        whole = pyarrow.concat_tables([each.table for each in tables]).take(pyarrow.array(indices))
-    except pyarrow.ArrowException as error:
-        raise DTypeError(f"rows of {tables[0].path} cannot be taken: {error}; expected other columns") from None
-    return hold_table(tables[0].path, whole)
+    return open_some([hold_table(OBJECT, source.data.table.select(shown))], chosen, options, _widen)
 
 
 def _widen(dataset: Dataset[Any]) -> Dataset[Any]:

@@ -38,6 +38,11 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
         ArgumentError: A key does not exist, or options exclude each other.
         DataError: A line is no object of JSON, lacks a key, or holds another kind of value than the first line.
     """
+    if options.drops_nulls:
+        raise ArgumentError(
+            f"nulls is 'drop', and {files[0]} holds lines of JSON, whose nulls are found as they are read; expected a "
+            "dict of values by key"
+        )
     opened = _native.JsonLines(list(files))
     listed = opened.columns()
     words = dict(listed)
@@ -71,7 +76,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     require_keywords(kind, options.more, NAMES)
     if options.more:
         raise ArgumentError(f"{next(iter(options.more))} is given, which data in memory has; expected no such keyword")
-    nulls = options.nulls or {}
+    nulls = options.fills
     for key, value in nulls.items():
         if key not in words:
             raise make_unknown_column_error(key, list(words), files[0])

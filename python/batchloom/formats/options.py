@@ -10,6 +10,9 @@ from batchloom.arguments import choice, integer
 from batchloom.errors import ArgumentError
 from batchloom.formats.kinds import KINDS
 
+# The word for leaving out rows with nulls.
+DROP = "drop"
+
 # Options that every format has a use for.
 OF_ALL = ("columns", "kind", "format")
 
@@ -29,7 +32,9 @@ class OpenOptions:
             the columns: a column of lists makes sequences, and rows have none. Files of tokens are tokens.
         format: The name of the format, for files that no suffix and no first bytes give away: ``"tokens"`` for one.
         nulls: Values in place of nulls, by column: ``{"price": 0}``. Of a column of lists, the value stands for nulls
-            in lists, and ``[]`` for lists that are null. Other nulls are an error, before the first batch.
+            in lists, and ``[]`` for lists that are null. Other nulls are an error, before the first batch. ``"drop"``
+            leaves out rows with a null in a chosen column or in its lists: opening reads the columns in which a file
+            counts nulls, or does not count them.
         dtype: The type of the tokens in files that hold nothing else, such as ``"uint16"``.
         header: The bytes before the tokens in each such file; ``None`` for none.
         memory: The bytes of the data that may be in memory, such as ``"256MB"``. Of formats that are mapped, it is the
@@ -51,7 +56,7 @@ class OpenOptions:
     columns: Any = None
     kind: str | None = None
     format: str | None = None
-    nulls: Mapping[str, Any] | None = None
+    nulls: Mapping[str, Any] | str | None = None
     dtype: Any = None
     header: int | None = None
     memory: int | str | None = None
@@ -63,14 +68,26 @@ class OpenOptions:
     def __post_init__(self) -> None:
         if self.kind is not None:
             choice("kind", self.kind, tuple(KINDS))
-        if self.nulls is not None and not isinstance(self.nulls, Mapping):
-            raise ArgumentError(f"nulls is {self.nulls!r}; expected a dict of values by column, as {{'price': 0}}")
+        if self.nulls is not None and self.nulls != DROP and not isinstance(self.nulls, Mapping):
+            raise ArgumentError(
+                f"nulls is {self.nulls!r}; expected a dict of values by column, as {{'price': 0}}, or {DROP!r}"
+            )
         if self.header is not None:
             object.__setattr__(self, "header", integer("header", self.header))
         if self.on_error is not None:
             choice("on_error", self.on_error, ("raise", "skip"))
         if self.fn is not None and not callable(self.fn):
             raise ArgumentError(f"fn is a {type(self.fn).__name__}; expected a function")
+
+    @property
+    def drops_nulls(self) -> bool:
+        """``True`` if rows with nulls are left out."""
+        return self.nulls == DROP
+
+    @property
+    def fills(self) -> Mapping[str, Any]:
+        """The values in place of nulls, by column."""
+        return self.nulls if isinstance(self.nulls, Mapping) else {}
 
     @property
     def given(self) -> list[str]:

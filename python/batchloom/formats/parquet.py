@@ -24,7 +24,7 @@ from batchloom.dataset.samples import MAPPED
 from batchloom.dataset.tables import ATTENTION
 from batchloom.errors import ArgumentError, DataError, DTypeError, UnsupportedFileError
 from batchloom.formats.arrays import choose_for_kind
-from batchloom.formats.arrow_tables import hold_table, open_tables, require_pyarrow
+from batchloom.formats.arrow_tables import hold_table, require_pyarrow
 from batchloom.formats.cache import cache_folder
 from batchloom.formats.columns import ChosenColumn, make_unknown_column_error
 from batchloom.formats.kinds import ROWS, SEQUENCES, WINDOWS, require_keywords
@@ -93,11 +93,17 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     _require_nulls(options, columns, used, files[0])
     in_chunks = options.kind in (None, ROWS, SEQUENCES)
     are_numbers = all(columns[name].word in (NUMBER, FIXED, LIST) for name in used)
+    has_lists = any(columns[name].word == LIST for name in used)
+    if options.drops_nulls and in_chunks and any(columns[name].word in (LIST, FIXED) for name in used):
+        # Pages are read with a number in place of a null, which stands for no list.
+        if has_window(options) and not has_lists:
+            return _open_groups(files, chosen, options, None)
+        return read_whole(files, used, options, "lists are read whole where nulls is 'drop'")
     if not in_chunks or not (are_numbers or has_window(options)):
         other = next((name for name in sorted(used) if columns[name].word not in (NUMBER, FIXED, LIST)), None)
         reason = f"kind={options.kind!r} needs all rows" if other is None else f"column {other!r} holds no numbers"
         return read_whole(files, used, options, reason)
-    kind = options.kind or (SEQUENCES if any(columns[name].word == LIST for name in used) else ROWS)
+    kind = options.kind or (SEQUENCES if has_lists else ROWS)
     require_keywords(kind, options.more, NAMES)
     sizes = options.more.get("sizes")
     # Chunks have the lengths of lists, and numbers beside them.
@@ -118,11 +124,27 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     window = window_size(options.chunks_open, options.memory)
     open_chunks = OpenParquet(tuple(files), tuple(fields), kind == ROWS)
     try:
-        return FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise", sizes)
+        dataset = FileDataset(files, open_chunks, are_lists, window, options.on_error or "raise", sizes)
+        return _leave_out_nulls(dataset, files, sorted(used)) if options.drops_nulls else dataset
     except UnsupportedFileError as error:
         if has_window(options) and kind == ROWS:
             return _open_groups(files, chosen, options, None)
         return read_whole(files, used, options, str(error))
+
+
+def _leave_out_nulls(dataset: Dataset[Any], files: Sequence[str], used: Sequence[str]) -> Dataset[Any]:
+    """Return a dataset without the rows that have nulls, in place of which it holds zeros.
+
+    Raises:
+        ArgumentError: pyarrow, which reads the columns that have nulls, is not installed.
+        DataError: All rows have nulls.
+    """
+    require_pyarrow(files[0], "nulls is 'drop'")
+    from batchloom.formats.kept_rows import keep
+    from batchloom.formats.parquet_rows import find_kept_in_groups
+    from batchloom.formats.row_groups import open_groups
+
+    return keep(dataset, find_kept_in_groups([open_groups(file) for file in files], used))
 
 
 def _join_files(columns: Sequence[ColumnOfFile]) -> list[ColumnOfFile]:
@@ -193,7 +215,7 @@ def _read_lengths(
 def _choose_field(
     name: str, column: ChosenColumn, columns: Mapping[str, ColumnOfFile], options: OpenOptions
 ) -> ChosenField:
-    nulls = options.nulls or {}
+    nulls = dict.fromkeys(column.names, 0) if options.drops_nulls else options.fills
     given = {_element(name, nulls[name], columns[name]) for name in column.names if name in nulls}
     if len(given) > 1:
         raise ArgumentError(f"nulls has several values for the columns of field {name}; expected one for a field")
@@ -228,7 +250,7 @@ def _require_nulls(options: OpenOptions, columns: Mapping[str, ColumnOfFile], us
         ArgumentError: There is no such column.
         DTypeError: A column is a map.
     """
-    for name in options.nulls or {}:
+    for name in options.fills:
         if name not in columns:
             raise make_unknown_column_error(name, list(columns), where)
     for name in sorted(used):
@@ -310,4 +332,6 @@ def read_whole(files: Sequence[str], names: set[str], options: OpenOptions, reas
         except Exception as error:  # whatever pyarrow makes of a file that it does not read
             reason = str(error).partition("\n")[0]
             raise DataError(f"{file} cannot be read: {reason}; expected other columns=, or a whole file") from error
-    return open_tables(tables, options)
+    from batchloom.formats.arrow_selections import open_some
+
+    return open_some(tables, None, options)

@@ -15,6 +15,7 @@ from batchloom.formats.arrow_columns import require_type
 from batchloom.formats.arrow_tables import flatten_schema, require_same_columns
 from batchloom.formats.columns import ChosenColumn
 from batchloom.formats.items import open_items
+from batchloom.formats.kept_rows import find_kept_in_chunks, keep
 from batchloom.formats.lists import Lengths
 from batchloom.formats.options import OpenOptions
 from batchloom.formats.row_groups import GroupFile, open_groups
@@ -35,8 +36,18 @@ def open_rows(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     columns = choose_values(opened[0].schema.names, options, files[0])
     wanted = list(dict.fromkeys(columns.values()))
     require_same_files(opened, wanted, takes_all=options.columns is None)
-    chunks = TableChunks([file.reading(wanted) for file in opened], MakePlainRows(columns, options.nulls))
-    return open_items(chunks, options)
+    chunks = TableChunks([file.reading(wanted) for file in opened], MakePlainRows(columns, options.fills))
+    dataset = open_items(chunks, options)
+    return keep(dataset, find_kept_in_groups(opened, wanted)) if options.drops_nulls else dataset
+
+
+def find_kept_in_groups(opened: Sequence[GroupFile], wanted: Sequence[str]) -> Any:
+    """Return ``True`` for each row of files without a null in some columns.
+
+    Raises:
+        DataError: A row group is damaged, or all rows have nulls.
+    """
+    return find_kept_in_chunks([file.reading(wanted) for file in opened], wanted)
 
 
 def open_groups_of_fields(
@@ -58,10 +69,12 @@ def open_groups_of_fields(
     for name in wanted:
         require_type(name, schema.field(name).type, opened[0].path)
     chunks = TableChunks([file.reading(wanted) for file in opened], MakeFieldRows(chosen, options))
-    _require_no_nulls(opened, chunks, wanted)
+    if not options.drops_nulls:
+        _require_no_nulls(opened, chunks, wanted)
     window = {name: getattr(options, name) for name in ("chunks_open", "memory")}
     sized = {} if lengths is None else {"sizes": lengths.each, "columns": lengths.fields}
-    return MapDataset(chunks, on_error=options.on_error or "raise", **window, **sized)
+    dataset = MapDataset(chunks, on_error=options.on_error or "raise", **window, **sized)
+    return keep(dataset, find_kept_in_groups(opened, wanted)) if options.drops_nulls else dataset
 
 
 def require_same_files(opened: Sequence[GroupFile], wanted: Sequence[str], *, takes_all: bool) -> None:

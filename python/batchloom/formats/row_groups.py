@@ -81,6 +81,21 @@ class GroupFile:
                 return True
         return False
 
+    def may_have_nulls(self, number: int, columns: Sequence[str]) -> bool:
+        """Return whether the footer counts nulls in columns of a row group, or does not count them.
+
+        Of lists, it counts lists without elements as nulls.
+        """
+        group = self.footer.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            path, counted = column.path_in_schema, column.statistics
+            if any(path == name or path.startswith(f"{name}.") for name in columns) and (
+                counted is None or not counted.has_null_count or counted.null_count
+            ):
+                return True
+        return False
+
     def has_bounds(self, name: str) -> bool:
         """Return whether the footer has the least and the greatest value of a column, or of its lists, everywhere."""
         for number, rows in enumerate(self.rows):

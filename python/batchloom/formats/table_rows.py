@@ -279,7 +279,7 @@ class MakeFieldRows:
     """
 
     def __init__(self, chosen: Mapping[str, ChosenColumn], options: OpenOptions) -> None:
-        self._chosen, self._nulls, self._kind = dict(chosen), options.nulls, options.kind
+        self._chosen, self._options = dict(chosen), options
 
     def __call__(self, table: Any, name: str, places: Places, first: int) -> FieldRows:
         """Return the rows of a table.
@@ -288,23 +288,24 @@ class MakeFieldRows:
             DataError: It has nulls, or lists of several lengths where these are to be rows.
             DTypeError: A column makes no tensor.
         """
-        fields = read_table_fields(flatten_table(table), self._chosen, self._nulls, name)
-        if self._kind == ROWS:
+        fields = read_table_fields(flatten_table(table), self._chosen, self._options, name)
+        if self._options.kind == ROWS:
             inside = Places([name], [len(table)])
             fields = {field: fix_length(field, values, inside) for field, values in fields.items()}
         return FieldRows(read_fields(fields), len(table), int(table.get_total_buffer_size()))
 
 
 def read_table_fields(
-    table: Any, chosen: Mapping[str, ChosenColumn], nulls: Mapping[str, Any] | None, name: str
+    table: Any, chosen: Mapping[str, ChosenColumn], options: OpenOptions, name: str
 ) -> dict[str, Any]:
-    """Return the fields of a table that was decoded.
+    """Return the fields of a table that was decoded; where rows with nulls are left out, nulls are in hidden rows.
 
     Raises:
         DataError: It has nulls.
         DTypeError: A column makes no tensor.
     """
-    reader = ColumnReader(Memory(), nulls, Places([name], [len(table)]))
+    shown = numpy.zeros(len(table), numpy.bool_) if options.drops_nulls else None
+    reader = ColumnReader(Memory(), options.fills, Places([name], [len(table)]), shown)
     names = dict.fromkeys(column for field in chosen.values() for column in field.names)
     columns = {column: reader.read(table.schema.field(column), table.column(column).chunks) for column in names}
     return {field: gather(column, columns, field) for field, column in chosen.items()}
@@ -320,7 +321,7 @@ def choose_values(available: Sequence[str], options: OpenOptions, where: str) ->
     joined = next((field for field, column in chosen.items() if column.joined), None)
     if joined is not None:
         raise ArgumentError(f"columns[{joined!r}] joins columns, and fn gets plain values; expected one column")
-    for name in options.nulls or {}:
+    for name in options.fills:
         if name not in available:
             raise make_unknown_column_error(str(name), available, where)
     return {field: column.name for field, column in chosen.items()}
