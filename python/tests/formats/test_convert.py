@@ -164,15 +164,21 @@ def test_a_conversion_that_is_killed_goes_on_and_gives_the_same_files(tmp_path, 
     said(*arguments, out)
     assert json.loads((out / "manifest.json").read_text()) == expected
     assert (out / "part-00000.arrow").stat().st_mtime_ns == stamp
-    # Two at a time: the second one is refused, and the folder is whole.
-    command = [sys.executable, "-m", "batchloom", *map(str, arguments), str(tmp_path / "two")]
-    first = subprocess.Popen(command)
-    while not (tmp_path / "two" / ".lock").exists():
-        time.sleep(0.005)
-    second = program(*arguments, tmp_path / "two")
-    assert (second.returncode, f"process {first.pid} is converting" in second.stderr) == (1, True), second.stderr
-    assert first.wait() == 0
-    assert json.loads((tmp_path / "two" / "manifest.json").read_text()) == expected
+
+
+def test_a_second_conversion_at_a_time_is_refused(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    out = tmp_path / "out"
+    out.mkdir()
+    arguments = ["convert", *write(tmp_path), "--out", out, "--to", "arrow"]
+    with (out / ".lock").open("w") as lock:  # as another process holds it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("12345")
+        lock.flush()
+        second = program(*arguments)
+    assert (second.returncode, "process 12345 is converting" in second.stderr) == (1, True), second.stderr
+    said(*arguments)
+    assert not (out / ".lock").exists()
 
 
 def test_another_conversion_in_the_folder_is_refused(tmp_path):

@@ -196,7 +196,7 @@ def test_a_chunk_is_decoded_once_in_an_epoch_and_few_are_held(tmp_path, kind, op
     files = write(tmp_path, kind, (), 20, table)
     dataset = bl.open(files, chunks_open=4, **options)
     loader = bl.DataLoader(dataset, 10, shuffle=True, num_threads=2)
-    assert dataset.counts == (0, 0, 0)
+    assert dataset.counts == (0, 0, 0, 0, 0)
     for epoch in range(1, 4):
         assert sum(len(batch["text"]) for batch in loader) == 20 * ROWS
         assert dataset.counts.read == epoch * len(dataset.chunks) == epoch * ROWS

@@ -234,6 +234,9 @@ fn element_type(column: &ColumnDescriptor) -> (std::result::Result<Elements, Str
     if is_decimal {
         return refused("decimals");
     }
+    if matches!(logical, Some(LogicalType::Unknown)) {
+        return refused("nulls alone");
+    }
     match (column.physical_type(), integer_of(column)) {
         (Physical::BOOLEAN, _) => numbers(DType::Bool),
         (Physical::FLOAT, _) => numbers(DType::F32),
