@@ -162,5 +162,10 @@ def open_items(items: Any, options: OpenOptions) -> Dataset[Any]:
     for name in options.more:
         if name not in OF_ITEMS:
             raise make_unknown_keyword_error("open", name, [*OF_ITEMS, *NAMES])
+    sizes = options.more.get("sizes")
+    if isinstance(sizes, str):
+        raise ArgumentError(
+            f"sizes is {sizes!r}; expected a number for each sample: key=lambda row: row[{sizes!r}] takes a column"
+        )
     window = {name: getattr(options, name) for name in ("chunks_open", "memory") if name in options.given}
     return MapDataset(items, options.fn, on_error=options.on_error or "raise", **window, **options.more)

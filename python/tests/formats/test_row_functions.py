@@ -366,6 +366,10 @@ def test_sizes_are_counted_in_one_pass(tmp_path, kind, rule):
     by_sizes = bl.open(files, fn=to_words, sizes=expected, chunks_open=3)
     loaders = [bl.DataLoader(each, batching=rule, shuffle=True) for each in (found, by_sizes)]
     assert torch_seen(loaders[0]) == torch_seen(loaders[1])
+    by_column = bl.open(files, fn=to_words, key=lambda row: row["number"], chunks_open=3)
+    assert by_column.sizes.tolist() == list(range(ROWS))
+    with refused(bl.ArgumentError, "sizes", "'number'", "key=lambda row: row['number']"):
+        bl.open(files, fn=to_words, sizes="number")
 
 
 @pytest.mark.law("L1", "L6")
