@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use super::chunk_memory::{ChunkBytes, ChunkCounts, ChunkMemory};
 use super::held_chunks::{HeldChunks, ReadingHere, address_of};
-use super::joined::WholeChunks;
 use super::reading::{
     ChunkHolder, FilledPart, Held, HeldLayout, ReadPart, ReadRequest, Reader, Refusal, SampleLayout,
 };
 use super::source::{SampleStructure, SourceError};
 use crate::collate::{ChunkField, HeldChunk, HeldRows};
 use crate::error::{Cause, ReadError};
+use crate::order::Chunks;
 use crate::sync::ReadClock;
 use crate::tensor::buffer::Region;
 use crate::{Result, Tensor};
@@ -152,9 +152,9 @@ pub(super) struct ChunkReader {
 }
 
 impl ChunkReader {
-    pub(super) fn new(whole: &WholeChunks) -> Self {
-        let held = HeldChunks::new(whole.chunks.clone(), Arc::clone(&whole.sources));
-        Self { source: Arc::clone(&whole.source), held }
+    /// Reads `chunks` from a source; `sources` are its address and the addresses of sources that it reads from.
+    pub(super) fn new(source: Arc<dyn ChunkSource>, chunks: Chunks, sources: Arc<[usize]>) -> Self {
+        Self { source, held: HeldChunks::new(chunks, sources) }
     }
 
     /// A chunk, read now if it is not held; `None` if the iteration has stopped.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::chunk_reader::{ChunkSamples, ChunkSource};
+use super::chunk_reader::{ChunkReader, ChunkSamples, ChunkSource};
 use super::held_chunks::{ReadingHere, address_of};
 use super::sample_facts::SampleFacts;
 use super::source::SourceError;
@@ -32,6 +32,11 @@ impl WholeChunks {
     pub(super) fn new(source: impl ChunkSource, chunks: Chunks) -> Self {
         let source: Arc<dyn ChunkSource> = Arc::new(source);
         Self { sources: [address_of(&*source)].into(), source, chunks }
+    }
+
+    /// A reader of all chunks, with a store of its own.
+    pub(super) fn reader(&self) -> ChunkReader {
+        ChunkReader::new(Arc::clone(&self.source), self.chunks.clone(), Arc::clone(&self.sources))
     }
 }
 

@@ -25,7 +25,6 @@ use std::sync::Arc;
 pub use crate::collate::{ChunkField, HeldRows};
 pub use crate::sync::ReadClock;
 pub use chunk_memory::{ChunkBytes, ChunkCounts};
-use chunk_reader::ChunkReader;
 pub use chunk_reader::{ChunkSamples, ChunkSource};
 pub(crate) use in_chunks::InChunks;
 use item_chunks::ItemReader;
@@ -138,7 +137,7 @@ impl MapDataset {
     pub fn in_chunks(chunks: Chunks, source: impl ChunkSource) -> MapDatasetBuilder {
         let (samples, in_chunks) = (chunks.samples(), InChunks::new(chunks.clone(), None));
         let whole = WholeChunks::new(source, chunks);
-        let builder = Self::with_reader(Arc::new(ChunkReader::new(&whole)), samples);
+        let builder = Self::with_reader(Arc::new(whole.reader()), samples);
         MapDatasetBuilder { in_chunks: Some(in_chunks), whole: Some(whole), ..builder }
     }
 
@@ -159,7 +158,7 @@ impl MapDataset {
         }
         let (facts, in_chunks) = (join_facts(&parts, says_source)?, InChunks::join(&in_chunks)?);
         let (whole, selection) = (join_chunks(&parts), join_selections(&parts)?);
-        let mut reader: Arc<dyn Reader> = Arc::new(ChunkReader::new(&whole));
+        let mut reader: Arc<dyn Reader> = Arc::new(whole.reader());
         if let Some((bytes, largest)) = in_chunks.memory() {
             reader.limit_memory(bytes, largest);
         }
