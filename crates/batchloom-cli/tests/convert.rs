@@ -201,6 +201,11 @@ fn lines_of_json_keep_texts_nulls_and_lists_of_anything() {
     assert_eq!(numbers, [Some(1), None, Some(18)]);
     assert_eq!(rows.column(2).data_type(), &DataType::Float64);
     assert_eq!(rows.column(4).as_list::<i32>().value_length(1), 2);
+    folder.write("dots.jsonl", "{\"id\": 1, \"score\": 1, \"score.std\": 0.5}\n{\"id\": {\"of\": 2}}\n");
+    folder.done("convert dots.jsonl --out dots --to arrow");
+    let schema = folder.read("dots")[0].schema();
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["id", "score", "score.std", "id.of"]);
     folder.write("mixed.jsonl", "{\"a\": 1}\n{\"a\": \"x\"}\n");
     let error = folder.refused("convert mixed.jsonl --out b --to arrow");
     assert!(error.contains("mixed.jsonl: line 2: key \"a\" holds a number and a text"), "{error}");

@@ -127,15 +127,18 @@ fn errors_name_sample_key_and_place() {
         ("{\"a\": 1}\n{\"a\": \"x\"}\n", "sample 1: a text is no number (byte 6 of the line)"),
         (
             "{\"a\": [1]}\n{\"a\": 2}\n",
-            "column a: it is a list in some lines and a single value in other lines",
+            "column a: sample 1: it is a list in some lines and a single value in other lines",
         ),
         ("{\"a\": [1]}\n{\"a\": [[2]]}\n", "sample 1: a list in a list is no number"),
-        ("{\"a\": 1}\n\n{\"a\": null}\n", "column a: a value is null; expected a number in each, or nulls="),
+        (
+            "{\"a\": 1}\n\n{\"a\": null}\n",
+            "column a: sample 1: a value is null; expected a number in each, or nulls=",
+        ),
         ("{\"a\": 1}\n{\"a\": 2\n", "sample 1: it ends within a value"),
         ("{\"a\": 1}\n{\"a\": 2} 3\n", "sample 1: there is more behind its object"),
         ("{\"a\": 1}\n{\"a\": 2, \"a\": 3}\n", "sample 1: a key comes twice"),
         ("{\"a\": 1}\n{\"a\": 9223372036854775808}\n", "sample 1: a whole number takes more than 64 bits"),
-        ("{\"a\": 1}\n{\"a\": true}\n", "column a: it holds truth values and numbers"),
+        ("{\"a\": 1}\n{\"a\": true}\n", "column a: sample 1: it holds truth values and numbers"),
         ("[1]\n", "its first line is no object of JSON"),
         ("\n\n", "it has no lines"),
     ];

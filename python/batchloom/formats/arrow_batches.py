@@ -127,8 +127,16 @@ class BatchFile:
         return next(found, None)
 
     def may_have_nulls(self, number: int, columns: Sequence[str]) -> bool:
-        """Return whether the header of a record batch counts nulls in columns, or in what is in their lists."""
-        return any(self.headers[number].nulls[self._find_nodes(name)].any() for name in columns)
+        """Return whether the header of a record batch counts nulls in columns, or in what is in their lists.
+
+        Categories may have a null among them, which no header counts.
+        """
+        counted = self.headers[number].nulls
+        return any(self._is_of_categories(name) or counted[self._find_nodes(name)].any() for name in columns)
+
+    def _is_of_categories(self, name: str) -> bool:
+        names = [field.name for field in self.schema]
+        return _has_categories(self.schema.field(name if name in names else name.partition(".")[0]).type)
 
     def _find_nodes(self, name: str) -> slice:
         """Return the places of the arrays of a column: of a struct, if the name has a dot."""

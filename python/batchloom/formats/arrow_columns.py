@@ -121,7 +121,7 @@ class ColumnReader:
             raise DataError(f"column {name!r} of {self._places.first} has no rows; expected at least one")
         starts = list(accumulate((len(chunk) for chunk in chunks[:-1]), initial=0))
         for chunk, start in zip(chunks, starts, strict=True):
-            if has_list_views(chunk.type):
+            if has_list_views(chunk.type) or has_null_category(chunk):
                 self._require_sound(name, chunk, start)
         chunks = self._fill(name, [_stored(chunk) for chunk in chunks], starts)
         # One of several files may have categories where another one has their values.
@@ -157,7 +157,7 @@ class ColumnReader:
         for chunk, start in zip(chunks, starts, strict=True):
             row = self._find_shown(start + find_nulls(chunk))
             if row is not None:
-                raise self._make_null_error(name, row, "[]" if is_list(chunk.type) else "0")
+                raise self._make_null_error(name, row, describe_fill(chunk.type))
         return chunks
 
     def _find_shown(self, rows: Array) -> int | None:
@@ -250,7 +250,7 @@ class ColumnReader:
             return
         row = self._find_shown(rows_of(find_nulls(values)))
         if row is not None:
-            raise self._make_null_error(name, row, "0", "inside of a list ")
+            raise self._make_null_error(name, row, describe_fill(values.type), "inside of a list ")
 
     def _fill_inner(self, name: str, values: Any) -> Any:
         """Return values in lists with a number in place of nulls."""
@@ -323,6 +323,8 @@ def _stored(chunk: Any) -> Any:
     """Return an array of the type in which a field takes values: over the same memory, unless it has views of lists."""
     while isinstance(chunk, pyarrow.ExtensionArray):
         chunk = chunk.storage
+    if has_null_category(chunk):
+        return mark_nulls(chunk)
     kind = numbers_of_type(chunk.type)
     if kind == chunk.type:
         return chunk
@@ -331,6 +333,33 @@ def _stored(chunk: Any) -> Any:
     valid, contents = chunk.buffers()
     inner = pyarrow.Array.from_buffers(kind.value_type, (chunk.offset + len(chunk)) * kind.list_size, [None, contents])
     return pyarrow.Array.from_buffers(kind, len(chunk), [valid], offset=chunk.offset, children=[inner])
+
+
+def has_null_category(array: Any) -> bool:
+    """Return whether an array has categories, one of which is a null."""
+    return pyarrow.types.is_dictionary(array.type) and bool(array.dictionary.null_count)
+
+
+def mark_nulls(array: Any) -> Any:
+    """Return categories with a null in place of each number of a category that is null."""
+    codes = array.indices
+    are_null = pyarrow.compute.is_in(codes, pyarrow.array(find_nulls(array.dictionary)).cast(codes.type))
+    codes = pyarrow.compute.if_else(are_null, pyarrow.scalar(None, codes.type), codes)
+    return pyarrow.DictionaryArray.from_arrays(codes, array.dictionary)
+
+
+def describe_fill(kind: Any) -> str:
+    """Return a value that may stand for a null of a type, as Python writes it."""
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    what = describe_type(kind)
+    if what == LISTS:
+        return "[]"
+    if what == ROWS:
+        return f"[0] * {kind.list_size}"
+    if what == OBJECTS:
+        return "''" if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) else "b''"
+    return "False" if pyarrow.types.is_boolean(kind) else "0"
 
 
 def _copy_views(chunk: Any, kind: Any) -> Any:

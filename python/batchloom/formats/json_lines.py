@@ -46,6 +46,8 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
     opened = _native.JsonLines(list(files))
     listed = opened.columns()
     words = dict(listed)
+    if options.fn is not None and options.nulls is not None:
+        raise ArgumentError("nulls and fn are both given; expected no nulls: fn gets None for a null of JSON")
     if options.fn is not None and options.columns is None:
         return open_items(_lines(files, _parse_object), options)
     chosen = choose_columns([name for name, _ in listed], options.columns, files[0])

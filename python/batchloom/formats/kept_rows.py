@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.compute
 from batchloom.dataset.base import Dataset
 from batchloom.errors import DataError
-from batchloom.formats.arrow_columns import find_nulls
+from batchloom.formats.arrow_columns import find_nulls, has_null_category, mark_nulls
 from batchloom.formats.arrow_memory import numbers_of
 from batchloom.formats.arrow_tables import flatten_table
 from batchloom.formats.arrow_types import is_list, numbers_of_type, storage_of
@@ -90,7 +90,11 @@ def _find_kept(name: str, table: Any, columns: Sequence[str]) -> Array:
 def _may_have_nulls(array: Any) -> bool:
     while isinstance(array, pyarrow.ExtensionArray):
         array = array.storage
-    return bool(array.null_count) or (_is_any_list(array.type) and _may_have_nulls(array.values))
+    return (
+        bool(array.null_count)
+        or has_null_category(array)
+        or (_is_any_list(array.type) and _may_have_nulls(array.values))
+    )
 
 
 def _is_any_list(kind: Any) -> bool:
@@ -102,7 +106,7 @@ def _find_null_rows(array: Any) -> Array:
     """Return the rows of an array that are null, or have a null in their lists."""
     while isinstance(array, pyarrow.ExtensionArray):
         array = array.storage
-    found = find_nulls(array)
+    found = find_nulls(mark_nulls(array) if has_null_category(array) else array)
     if not _is_any_list(array.type) or not _may_have_nulls(array.values):
         return found
     rows = numbers_of(pyarrow.compute.list_parent_indices(array))

@@ -89,3 +89,37 @@ def test_documents_without_nulls_are_tokens(tmp_path):
     write(tmp_path / "a.arrow", [pyarrow.table({"ids": [[1, 2], None, [3, 4]]})])
     tokens = bl.open(tmp_path / "a.arrow", kind="tokens", seq_len=2, nulls="drop")
     assert [plain(each[0]) for each in tokens][:1] == [[1, 2]]
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_null_among_categories_is_a_null(tmp_path, compression):
+    coded = {"c": pyarrow.array([1, None, 3]).dictionary_encode(null_encoding="encode"), "n": pyarrow.array([0, 1, 2])}
+    table = pyarrow.table(coded)
+    path = tmp_path / "a.arrow"
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_file(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+    assert [(int(row["c"]), int(row["n"])) for row in bl.open(path, nulls="drop")] == [(1, 0), (3, 2)]
+    assert [int(row["c"]) for row in bl.open(path, nulls={"c": -1})] == [1, -1, 3]
+    assert [row["n"] for row in bl.open(path, nulls="drop", fn=dict)] == [0, 2]
+    with refused((bl.DataError, bl.SampleError), "'c'", "row 1", str(path)):
+        list(bl.DataLoader(bl.open(path), 3))
+
+
+def test_values_for_nulls_that_messages_name_stand_for_nulls(tmp_path):
+    columns = {
+        "False": pyarrow.array([True, None]),
+        "0": pyarrow.array([1.5, None]),
+        "[0] * 2": pyarrow.array([[1, 2], None], pyarrow.list_(pyarrow.int32(), 2)),
+        "''": pyarrow.array(["a", None]),
+        "b''": pyarrow.array([b"a", None]),
+        "[]": pyarrow.array([[1], None]),
+    }
+    for value, column in columns.items():
+        path = tmp_path / "a.arrow"
+        table = pyarrow.table({"c": column})
+        with pyarrow.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        with refused(bl.DataError, f"nulls={{'c': {value}}}", "row 1"):
+            bl.open(path)
+        assert len(list(bl.open(path, nulls={"c": eval(value)}))) == 2

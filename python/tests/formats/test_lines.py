@@ -185,6 +185,8 @@ def test_a_function_gets_the_columns_that_are_chosen(tmp_path):
     path = write(tmp_path / "a.jsonl")
     found = bl.open(path, columns={"score": "score", "label": "meta.label"}, fn=_identity)
     assert list(found)[7] == {"score": 1.75, "label": 4}
+    with refused(bl.ArgumentError, "nulls", "fn"):
+        bl.open(path, fn=_identity, nulls={"score": 0})
 
 
 def test_an_attention_mask_of_ones_is_left_out(tmp_path):

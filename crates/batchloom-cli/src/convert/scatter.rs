@@ -6,7 +6,7 @@ use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
@@ -14,6 +14,7 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::{interleave, interleave_record_batch};
+use batchloom_formats::catch_panic;
 
 use super::rows::SourceRows;
 
@@ -155,7 +156,13 @@ impl Buckets {
             let column = |column: usize| -> Result<ArrayRef> {
                 let parts: Vec<&dyn Array> = held.iter().map(|batch| &**batch.column(column)).collect();
                 let name = self.schema.field(column).name();
-                interleave(&parts, &rows).with_context(|| format!("column {name}"))
+                let named =
+                    || format!("column {name}: its rows cannot be moved; expected --column without it");
+                // What is behind a null may lie outside of an array, where the library stops.
+                catch_panic(|| interleave(&parts, &rows))
+                    .map_err(Error::msg)
+                    .with_context(named)?
+                    .with_context(named)
             };
             let mut columns = (0..self.schema.fields().len() - 1).map(column).collect::<Result<Vec<_>>>()?;
             columns.push(Arc::new(UInt32Array::from(places)));

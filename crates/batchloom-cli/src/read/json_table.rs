@@ -63,7 +63,11 @@ impl JsonTable {
         // A key that is null in some lines and an object in others is the keys of the object.
         let is_object = |name: &str| found.iter().any(|(other, _)| is_key_of(other, name));
         let (names, kinds): (Vec<String>, Vec<Kind>) = match columns {
-            [] => found.iter().filter(|(name, _)| !is_object(name)).cloned().unzip(),
+            [] => {
+                let is_column =
+                    |(name, kind): &&(String, Kind)| !matches!(kind, Kind::Null) || !is_object(name);
+                found.iter().filter(is_column).cloned().unzip()
+            }
             columns => {
                 let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
                 let choose = |name: &String| {
