@@ -152,7 +152,7 @@ def test_wheel_is_small_and_has_no_symbols_for_debuggers(wheel):
     assert not {name for name in found if name.startswith((".debug", ".symtab"))}
     # Linked in parts, as here, a wheel is larger than one of scripts/wheels: code is shared within a part alone. It is
     # larger still where code of dependencies is not optimised.
-    assert wheel.stat().st_size < (7.6 if PROFILE == "quick" else 5.8) * MEGABYTE
+    assert wheel.stat().st_size < (8.1 if PROFILE == "quick" else 5.8) * MEGABYTE
 
 
 def test_metadata_is_complete(wheel):
