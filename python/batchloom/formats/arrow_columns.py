@@ -336,7 +336,7 @@ def _stored(chunk: Any) -> Any:
 
 
 def has_null_category(array: Any) -> bool:
-    """Return whether an array has categories, one of which is a null."""
+    """Return whether an array has categories with a null among them."""
     return pyarrow.types.is_dictionary(array.type) and bool(array.dictionary.null_count)
 
 
@@ -424,7 +424,7 @@ def find_nulls(array: Any) -> Array:
 
 
 def _elements_of(chunk: Any) -> Any:
-    """Return the elements of lists of one size, those of null rows included."""
+    """Return the elements of lists of one size. Null rows have elements too."""
     width = chunk.type.list_size
     return chunk.values.slice(chunk.offset * width, len(chunk) * width)
 

@@ -133,7 +133,7 @@ def open_files(files: Sequence[str], options: OpenOptions) -> Dataset[Any]:
 
 
 def _leave_out_nulls(dataset: Dataset[Any], files: Sequence[str], used: Sequence[str]) -> Dataset[Any]:
-    """Return a dataset without the rows that have nulls, in place of which it holds zeros.
+    """Return the rows of a dataset without a null. The dataset holds zeros in place of nulls.
 
     Raises:
         ArgumentError: pyarrow, which reads the columns that have nulls, is not installed.

@@ -143,7 +143,7 @@ FRAME = polars.DataFrame(
 @pytest.mark.parametrize("level", ["newest", "oldest"])
 @pytest.mark.parametrize("rows", [5, 100])
 def test_files_of_polars(compression, level, rows, tmp_path):
-    """They begin otherwise than those of pyarrow; texts are views, or texts with wide offsets."""
+    """Polars begins a file in another way than pyarrow. Texts are views, or have wide offsets."""
     path, level = tmp_path / "a.arrow", getattr(polars.CompatLevel, level)()
     FRAME.write_ipc(path, compression=compression, record_batch_size=rows, compat_level=level)
     assert pyarrow.ipc.open_file(str(path)).read_all().num_rows == ROWS

@@ -239,7 +239,7 @@ def test_columns_of_datasets_are_parts_of_one_array():
 
 
 def test_rows_that_are_hidden_may_be_null():
-    """What a filter leaves out needs no value: of numbers, lists, lists of one shape, texts and categories."""
+    """Rows that a filter leaves out may be null: numbers, lists, lists of one shape, texts and categories."""
     values = {
         "number": ([1, None, 2, 3], datasets.Value("int32")),
         "flag": ([True, None, False, True], datasets.Value("bool")),

@@ -89,7 +89,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
     Ok(Inspected { file: named(), bytes, rows, chunks, columns, thing })
 }
 
-/// What there is in a file.
+/// The contents of a file, as far as they are printed.
 struct Found {
     rows: Option<u64>,
     chunks: Option<u64>,

@@ -115,7 +115,7 @@ impl Manifest {
     }
 }
 
-/// Refuses a folder with files that are none of a conversion, such as the files that are read.
+/// Refuses a folder with files that no conversion wrote, such as the files that are read.
 fn require_empty(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let name = entry?.file_name().to_string_lossy().into_owned();

@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct JsonTable {
     schema: SchemaRef,
-    /// What the values of each column have in common.
+    /// The kind of the values of each column.
     kinds: Vec<Kind>,
     rows: u64,
 }

@@ -75,10 +75,10 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-/// What values of one place have in common.
+/// The kind of the values at one place in all lines.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    /// Nothing but nulls.
+    /// Nulls alone.
     Null,
     Truth,
     /// Whole numbers, from the least to the greatest.

@@ -52,8 +52,8 @@ impl ChunkBytes {
         self.rows.saturating_add(self.lists)
     }
 
-    /// The bytes of another chunk, of `samples` samples with `sizes` in all, if those of this one are as in `of`: a pair of
-    /// the same numbers for this chunk.
+    /// The bytes of another chunk, by the sum of its sizes and its number of samples. `of` has these two numbers for this
+    /// chunk.
     pub(super) fn scale(self, (sizes, samples): (u64, u64), of: (u64, u64)) -> u64 {
         let scaled = |bytes: u64, count: u64, of: u64| {
             let scaled = u128::from(bytes) * u128::from(count) / u128::from(of.max(1));

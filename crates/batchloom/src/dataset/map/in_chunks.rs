@@ -94,7 +94,7 @@ impl InChunks {
 
     /// The same chunks, which take at most `bytes` bytes of memory at a time, and that memory. `measure` finds the bytes
     /// of the largest one, by the sizes of its samples; if a chunk that cannot be read is `skipped`, of the largest one
-    /// that can be read. All chunks are taken to hold as many bytes for a sample, and for a unit of size.
+    /// that can be read. Its bytes for a sample, and for a unit of size, give the bytes of all chunks.
     ///
     /// # Errors
     /// [`Kind::Argument`](crate::Kind::Argument) if memory holds neither all chunks nor [`LEAST_CHUNKS`] of them; and the
